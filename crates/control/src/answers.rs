@@ -219,8 +219,8 @@ impl AnswerService {
             return Ok(Arc::new(LiveAnswer::new(answer_meta(account, &stored), stored.answer)));
         }
         let this = self.clone();
-        let begun = self.background.see_through(async move { this.begin_live(account, stored).await });
-        begun.await.unwrap_or(Err(StoreError::Panicked.into()))
+        let reading = self.background.see_through(async move { this.begin_live(account, stored).await });
+        reading.await.unwrap_or(Err(StoreError::Panicked.into()))
     }
 
     /// Begins an answer in progress, and reads it again, because it may have ended before it was begun here.

@@ -106,7 +106,7 @@ pub struct QuestionService {
     pub(crate) environment: ServiceEnvironment,
     pub(crate) live: Arc<Live>,
     pub(crate) dispatch: Dispatch,
-    /// Finishes what a dropped request has begun.
+    /// Finishes the work of a dropped request.
     pub(crate) background: BackgroundTasks,
     pub(crate) machines: Machines,
     pub(crate) catalog: Arc<Catalog>,

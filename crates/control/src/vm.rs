@@ -38,7 +38,7 @@ pub struct MachineDescription {
 pub struct Vm {
     pub(crate) machines: Machines,
     pub(crate) dispatch: Dispatch,
-    /// Finishes what a dropped request has begun.
+    /// Finishes the work of a dropped request.
     pub(crate) background: BackgroundTasks,
 }
 

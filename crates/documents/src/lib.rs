@@ -11,7 +11,7 @@
 //! # Where to look
 //!
 //! - The format of a file: `detect.rs`; the formats and their pages: `format.rs`.
-//! - Files inside archives: `archived_files.rs`, `container.rs`; those that a program unpacks: `unpacked.rs`; messages:
+//! - Files inside archives: `archived_files.rs`, `container.rs`; archives that a program unpacks: `unpacked.rs`; messages:
 //!   `mail.rs`; signed files: `signed.rs`.
 //! - Images inside documents: `embedded_images.rs`, `pdf_images.rs`.
 //! - Pages as pictures: `drawn.rs`; the place of a passage on a page: `marks.rs`.

@@ -86,7 +86,7 @@ pub(crate) fn print_table<R>(columns: &[Column<R>], rows: &[R]) {
     }
 }
 
-/// Prints a table, or that there is none of `what`.
+/// Prints a table; if it is empty, a line that says so with `what`.
 pub(crate) fn print_list<R>(what: &str, columns: &[Column<R>], rows: &[R]) {
     match rows {
         [] => print_line(format_args!("no {what}")),

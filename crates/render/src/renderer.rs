@@ -293,6 +293,20 @@ mod tests {
             .prop_map(|blocks| blocks.into_iter().map(|(block, gap)| block + gap).collect())
     }
 
+    #[test]
+    fn usual_answer_takes_short_ways() {
+        let text = "## Notice\n\nThe **notice period** is two months, see `clause 7` [1].\n\n\
+                    - **Rent**: due *monthly* ([terms](https://example.org/a)).\n- It ends in 2027.\n\n\
+                    ```rust\nfn a() {\n    b < c\n}\n```\n\n| a | b |\n|---|---|\n| 1 | \"2\" |\n";
+        let by_line = check_growing_text(text, &[1]).unwrap();
+        assert!(by_line * 10 > text.len() * 6, "{by_line} of {} states", text.len());
+        let prepared = prepare::prepare_markdown(text, &NO_SOURCES, true, &mut CellBudget::default());
+        let html = emit::emit_html(&prepared, &NO_SOURCES, RawHtml::Shown);
+        assert!(crate::known_form::normalize_known_form(&html).is_some(), "{html}");
+    }
+
+    const NO_SOURCES: &[AnswerSource] = &[];
+
     proptest! {
         #![proptest_config(ProptestConfig {
             cases: std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(1000),
@@ -306,11 +320,12 @@ mod tests {
 
         #[test]
         fn known_form_equals_parsed_html(text in text_strategy()) {
-            let sources: &[AnswerSource] = &[];
-            let prepared = prepare::prepare_markdown(&text, &sources, true, &mut CellBudget::default());
-            let html = emit::emit_html(&prepared, &sources, RawHtml::Shown);
-            if let Some(known) = crate::known_form::normalize_known_form(&html) {
-                prop_assert_eq!(known, sanitize::parse_and_sanitize(&html), "{} of {:?}", html, text);
+            let prepared = prepare::prepare_markdown(&text, &NO_SOURCES, true, &mut CellBudget::default());
+            for raw_html in [RawHtml::Shown, RawHtml::Read] {
+                let html = emit::emit_html(&prepared, &NO_SOURCES, raw_html);
+                if let Some(known) = crate::known_form::normalize_known_form(&html) {
+                    prop_assert_eq!(known, sanitize::parse_and_sanitize(&html), "{} of {:?}", html, text);
+                }
             }
         }
     }

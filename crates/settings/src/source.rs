@@ -132,7 +132,7 @@ impl SettingSources {
         }
     }
 
-    /// Creates sources with a sample of each table that has a name or a number of its own, so that all keys are read.
+    /// Creates sources with a sample of each table whose name has a variable part, so that all keys are read.
     pub(crate) fn with_sample_tables() -> Self {
         let sample = |key: String| {
             let raw = Raw::Text("sample".to_owned());

@@ -94,18 +94,23 @@ async fn through_service(
     service: &BenchService,
     account: &BenchAccount,
     readers: usize,
-    told: &mut FanOutSamples,
+    samples: &mut FanOutSamples,
 ) -> BenchResult<()> {
     let tokens = json!({"tokens": {"count": TOKENS, "every_ms": EVERY_MILLIS}});
     let script = json!({"steps": [{"actions": [{"wait_ms": HEAD_START_MILLIS}, tokens]}]});
     let mut connection = BenchConnection::open(service.address).await?;
     let asked = ask_question(&mut connection, account, MODEL, &format!("STANDIN {script}")).await?;
-    read_all(service.address, service.pid()?, &build_events_request(&asked, account), readers, None, told)
+    read_all(service.address, service.pid()?, &build_events_request(&asked, account), readers, None, samples)
         .await
 }
 
-async fn through_fan(fan: &Bare, events: &[u8], readers: usize, told: &mut FanOutSamples) -> BenchResult<()> {
-    read_all(fan.address, fan.pid(), events, readers, Some(build_request("POST", "/go", None, None)), told)
+async fn through_fan(
+    fan: &Bare,
+    events: &[u8],
+    readers: usize,
+    samples: &mut FanOutSamples,
+) -> BenchResult<()> {
+    read_all(fan.address, fan.pid(), events, readers, Some(build_request("POST", "/go", None, None)), samples)
         .await
 }
 
@@ -117,7 +122,7 @@ async fn read_all(
     events: &[u8],
     readers: usize,
     go: Option<Vec<u8>>,
-    told: &mut FanOutSamples,
+    samples: &mut FanOutSamples,
 ) -> BenchResult<()> {
     let there = Arc::new(Barrier::new(readers + 1));
     let mut reading = JoinSet::new();
@@ -145,10 +150,10 @@ async fn read_all(
     }
     let (Some(first), Some(last)) = (first, last) else { return Err("nobody read".into()) };
     let took = last - first;
-    told.per_second.push(deliveries / took.as_secs_f64());
-    told.micros.push(CpuTime::of_process(pid)?.nanos_since(&before) / 1e3 / deliveries);
+    samples.per_second.push(deliveries / took.as_secs_f64());
+    samples.micros.push(CpuTime::of_process(pid)?.nanos_since(&before) / 1e3 / deliveries);
     let written = Duration::from_millis(u64::from(TOKENS - 1) * EVERY_MILLIS);
-    told.late_millis.push(took.saturating_sub(written).as_secs_f64() * 1e3);
+    samples.late_millis.push(took.saturating_sub(written).as_secs_f64() * 1e3);
     Ok(())
 }
 

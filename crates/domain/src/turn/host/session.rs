@@ -71,7 +71,7 @@ impl ExecutorSession {
         sent.len() < before
     }
 
-    /// Removes all calls and returns those that the executor was sent.
+    /// Removes all calls and returns the calls that were sent to the executor.
     pub(super) fn take_calls(&mut self) -> Vec<String> {
         match self {
             Self::Disconnected | Self::Connected(_) => Vec::new(),
