@@ -76,6 +76,8 @@ fn spawn_agent(mut command: Command, listener: &TcpListener) -> io::Result<Pid> 
     let listener = OwnedFd::from(listener.try_clone()?);
     rustix::io::fcntl_setfd(&listener, rustix::io::FdFlags::empty())?;
     command.env(LISTEN_FD, listener.as_raw_fd().to_string());
+    // When memory runs out, the kernel kills tools, which raise this number for themselves, but never the agent.
+    let _ = std::fs::write("/proc/self/oom_score_adj", "-1000");
     let bounds = [
         (Resource::Core, Some(0)),
         (Resource::Fsize, limit_from_environment(FILE_BYTES)),

@@ -176,9 +176,15 @@ async fn answer_request(
 
 fn run_shell(command: &str, as_tools: bool) -> String {
     let mut shell = Command::new("/bin/sh");
-    shell.args(["-c", command]).current_dir("/workspace").process_group(0);
+    shell.arg("-c").current_dir("/workspace").process_group(0);
     if as_tools {
-        shell.uid(1000).gid(1000);
+        // As the agent's tools are confined: the kernel kills them first when memory runs out.
+        shell
+            .arg(format!("{{ echo 1000 >/proc/self/oom_score_adj; }} 2>/dev/null\n{command}"))
+            .uid(1000)
+            .gid(1000);
+    } else {
+        shell.arg(command);
     }
     match shell.output() {
         Ok(output) => {

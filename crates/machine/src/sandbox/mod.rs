@@ -470,7 +470,8 @@ impl Sandbox {
         let text = serde_json::to_vec(spec).map_err(|error| driver_failure("writing the spec", error))?;
         let report = run_launcher(&self.config.launcher, &[], &text, limit).await?;
         if report.is_none() {
-            folders::wait_until_unlocked(&spec.machine).await?;
+            // The kernel frees the lock of a killed process before it ends the rest of its namespace.
+            MachineFolders::kill_in(&spec.machine).await?;
         }
         report.ok_or_else(|| DriverError::Failed(format!("the machine was not ready after {limit:.1?}")))
     }

@@ -222,6 +222,10 @@ async fn the_skills_files_can_be_read_and_run_and_nothing_else_be_done_with_them
 async fn greed_is_bounded(kind: DriverKind) {
     let site = JailSite::new(kind);
     let (_machine, link) = site.start_machine().await;
+    if kind != DriverKind::Sandbox {
+        // Before a tool, the kernel would otherwise kill the agent, and with it the machine.
+        assert_eq!(as_agent(&link, "cat /proc/$PPID/oom_score_adj").await, "-1000");
+    }
     let bomb = "(for i in $(seq 80); do sleep 600 & done; echo all) >/tmp/bomb 2>&1; kill -9 -1; \
                 while read -r line; do echo \"$line\"; done </tmp/bomb";
     let outcome = as_tools(&link, bomb).await;
