@@ -39,8 +39,7 @@ impl From<PublicCode> for Code {
 
 impl Code {
     /// The codes of HTTP.
-    #[cfg(test)]
-    pub(crate) const OF_HTTP: [Self; 5] = [
+    const OF_HTTP: [Self; 5] = [
         Self::MethodNotAllowed,
         Self::RangeNotSatisfiable,
         Self::TargetTooLong,
@@ -48,44 +47,10 @@ impl Code {
         Self::TooSlow,
     ];
 
-    /// Every code, in the order of the schema.
-    pub const ALL: [Self; 35] = [
-        Self::UseCase(PublicCode::BadRequest),
-        Self::UseCase(PublicCode::UnknownModel),
-        Self::UseCase(PublicCode::UnknownSetting),
-        Self::UseCase(PublicCode::UnknownJurisdiction),
-        Self::UseCase(PublicCode::UnknownAgent),
-        Self::UseCase(PublicCode::UnknownSkill),
-        Self::UseCase(PublicCode::AmbiguousName),
-        Self::UseCase(PublicCode::EmptyFile),
-        Self::UseCase(PublicCode::IsFolder),
-        Self::UseCase(PublicCode::NotAFolder),
-        Self::UseCase(PublicCode::OutsideWorkspace),
-        Self::UseCase(PublicCode::Forbidden),
-        Self::UseCase(PublicCode::KeyScope),
-        Self::UseCase(PublicCode::NotFound),
-        Self::MethodNotAllowed,
-        Self::UseCase(PublicCode::ConversationBusy),
-        Self::UseCase(PublicCode::InsufficientCredits),
-        Self::UseCase(PublicCode::SpendingLimit),
-        Self::UseCase(PublicCode::NoMachine),
-        Self::UseCase(PublicCode::MachineNotRunning),
-        Self::UseCase(PublicCode::ModelUnavailable),
-        Self::UseCase(PublicCode::IdempotencyMismatch),
-        Self::UseCase(PublicCode::AlreadyExists),
-        Self::UseCase(PublicCode::AmbiguousPath),
-        Self::UseCase(PublicCode::NotEmpty),
-        Self::UseCase(PublicCode::TooManyEntries),
-        Self::UseCase(PublicCode::QuotaExceeded),
-        Self::UseCase(PublicCode::TooLarge),
-        Self::RangeNotSatisfiable,
-        Self::UseCase(PublicCode::RateLimited),
-        Self::TargetTooLong,
-        Self::HeadTooLarge,
-        Self::TooSlow,
-        Self::UseCase(PublicCode::Internal),
-        Self::UseCase(PublicCode::Unavailable),
-    ];
+    /// Returns every code, in the order of the schema.
+    pub fn all() -> impl Iterator<Item = Self> {
+        PublicCode::ALL.iter().copied().map(Self::UseCase).chain(Self::OF_HTTP)
+    }
 
     /// Returns the code on the wire, and its status.
     #[must_use]

@@ -88,7 +88,7 @@ mod tests {
 
     #[test]
     fn status_column_exists_per_code_status() {
-        for code in Code::ALL {
+        for code in Code::all() {
             assert!(STATUSES.contains(&code.on_the_wire().1.as_u16()), "{code:?}");
         }
     }

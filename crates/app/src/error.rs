@@ -68,22 +68,7 @@ pub(crate) fn error_text(texts: Texts, error: &UseCaseError) -> String {
         PublicCode::RateLimited => texts.get("error-rate-limited"),
         PublicCode::Unavailable => texts.get("error-unavailable"),
         PublicCode::Internal => texts.get("error-internal"),
-        PublicCode::BadRequest
-        | PublicCode::UnknownModel
-        | PublicCode::UnknownSetting
-        | PublicCode::UnknownJurisdiction
-        | PublicCode::UnknownAgent
-        | PublicCode::UnknownSkill
-        | PublicCode::AmbiguousName
-        | PublicCode::EmptyFile
-        | PublicCode::IsFolder
-        | PublicCode::NotAFolder
-        | PublicCode::OutsideWorkspace
-        | PublicCode::IdempotencyMismatch
-        | PublicCode::AlreadyExists
-        | PublicCode::AmbiguousPath
-        | PublicCode::NotEmpty
-        | PublicCode::TooManyEntries
-        | PublicCode::QuotaExceeded => texts.with("error-invalid", "reason", error.to_string()),
+        // The message says what is wrong and what to do. A text of its own is only for codes that visitors meet often.
+        _ => texts.with("error-invalid", "reason", error.to_string()),
     }
 }

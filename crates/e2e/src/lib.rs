@@ -6,6 +6,7 @@
 //!
 //! The binary is `target/<profile>/causerie` beside the tests, or `CAUSERIE_BIN`.
 
+pub mod coverage;
 pub mod drivers;
 pub mod fake_vendors;
 pub mod http2;

@@ -74,7 +74,7 @@ impl AnswerMetrics {
 
     /// Returns the number of failed answers of each code.
     pub fn failures_by_code(&self) -> impl Iterator<Item = (ErrorCode, u64)> {
-        ErrorCode::ALL.into_iter().zip(self.failures.iter().map(Counter::get))
+        ErrorCode::ALL.iter().copied().zip(self.failures.iter().map(Counter::get))
     }
 
     pub(crate) fn record_cost(&self, model: &str, usage: TokenUsage, cost: Credits) {

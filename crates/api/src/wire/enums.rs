@@ -55,7 +55,7 @@ words! {
     EventName = [false, true].map(event_word);
 
     /// The known reasons why an answer could not be finished.
-    KnownAnswerErrorCode = AnswerError::ALL.map(AnswerError::as_str);
+    KnownAnswerErrorCode = AnswerError::ALL.iter().map(|code| code.as_str()).collect::<Vec<_>>();
 
     /// The known states of a file's indexing.
     KnownIndexingState = IndexState::ALL.map(IndexState::code);
@@ -64,7 +64,7 @@ words! {
     KnownUnreadReason = UnreadReason::ALL.map(UnreadReason::code);
 
     /// The known error codes.
-    KnownErrorCode = Code::ALL.iter().map(|code| code.on_the_wire().0).collect::<Vec<_>>();
+    KnownErrorCode = Code::all().map(|code| code.on_the_wire().0).collect::<Vec<_>>();
 }
 
 /// Declares sets of words that may grow: one of the known words, in a separate schema, or any other string.

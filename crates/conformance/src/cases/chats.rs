@@ -70,16 +70,20 @@ fn questions_that_cannot_be_read_are_refused(api: &Api) {
 
 fn what_the_catalogs_do_not_hold_is_refused_with_the_values_that_they_hold(api: &Api) {
     let known = id_field(&api.get_catalog("models", None).expect_status(200).json()[0], "id");
-    let message = api.send_question(&json!({ "input": "x", "model": "no-such-model" })).expect_refusal(400);
+    let message = api
+        .send_question(&json!({ "input": "x", "model": "no-such-model" }))
+        .expect_code(400, "UNKNOWN_MODEL");
     assert!(message.contains(&known), "the message lists the valid values: {message}");
     let known = id_field(&api.get_catalog("jurisdictions", None).expect_status(200).json()[0], "id");
-    let message =
-        api.send_question(&json!({ "input": "x", "jurisdictions": ["no-such-place"] })).expect_refusal(400);
+    let message = api
+        .send_question(&json!({ "input": "x", "jurisdictions": ["no-such-place"] }))
+        .expect_code(400, "UNKNOWN_JURISDICTION");
     assert!(message.contains(&known), "{message}");
-    api.send_question(&json!({ "input": "x", "skillIds": ["no-such-skill"] })).expect_refusal(400);
-    api.send_question(&json!({ "input": "x", "agentId": "no-such-agent" })).expect_refusal(400);
+    api.send_question(&json!({ "input": "x", "skillIds": ["no-such-skill"] }))
+        .expect_code(400, "UNKNOWN_SKILL");
+    api.send_question(&json!({ "input": "x", "agentId": "no-such-agent" })).expect_code(400, "UNKNOWN_AGENT");
     let settings = json!([{ "key": "noSuchSetting", "value": "HIGH" }]);
-    api.send_question(&json!({ "input": "x", "settings": settings })).expect_refusal(400);
+    api.send_question(&json!({ "input": "x", "settings": settings })).expect_code(400, "UNKNOWN_SETTING");
     assert_eq!(api.list_chats("").json()["totalCount"], 0);
 }
 

@@ -48,7 +48,7 @@ fn paths_and_methods_that_do_not_exist_are_refused_in_the_same_form(api: &Api) {
     ] {
         let response = api.call_endpoint(method, target);
         assert!(response.header("allow").is_some_and(|allow| !allow.is_empty()), "{method} {target}");
-        response.expect_refusal(405);
+        response.expect_code(405, "METHOD_NOT_ALLOWED");
     }
 }
 

@@ -86,7 +86,7 @@ fn a_folder_that_is_not_empty_is_deleted_only_recursively(api: &Api) {
         api.create_folder(folder).expect_status(201);
     }
     api.delete_file("/empty").expect_status(204);
-    api.delete_file("/full").expect_refusal(409);
+    api.delete_file("/full").expect_code(409, "NOT_EMPTY");
     api.delete_file("/full?recursive=false").expect_refusal(409);
     api.list_directory("/full/deep").expect_status(200);
     api.delete_file("/full?recursive=true").expect_status(204);
@@ -99,7 +99,7 @@ fn a_folder_that_is_not_empty_is_deleted_only_recursively(api: &Api) {
 
 fn the_home_folder_cannot_be_deleted(api: &Api) {
     for path in ["/?recursive=true", "/uploads/..?recursive=true", "/.?recursive=true"] {
-        api.delete_file(path).expect_refusal(403);
+        api.delete_file(path).expect_code(403, "FORBIDDEN");
     }
     api.list_directory("/uploads").expect_status(200);
 }

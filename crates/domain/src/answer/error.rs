@@ -9,80 +9,63 @@ pub struct AnswerFailure {
     pub message: String,
 }
 
-/// The codes of [`AnswerFailure`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ErrorCode {
+/// Declares the codes: documentation, name and public word.
+macro_rules! error_codes {
+    ($($(#[doc = $doc:literal])+ $code:ident = $word:literal,)+) => {
+        /// The codes of [`AnswerFailure`].
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        pub enum ErrorCode {
+            $($(#[doc = $doc])+ $code,)+
+        }
+
+        impl ErrorCode {
+            pub const ALL: &[Self] = &[$(Self::$code),+];
+
+            /// Returns the code as text.
+            #[must_use]
+            pub const fn as_str(self) -> &'static str {
+                match self {
+                    $(Self::$code => $word,)+
+                }
+            }
+        }
+    };
+}
+
+error_codes! {
     /// The model's server was unreachable or failed repeatedly.
-    ModelUnavailable,
+    ModelUnavailable = "MODEL_UNAVAILABLE",
     /// The model's server rejected the request.
-    ModelRejected,
+    ModelRejected = "MODEL_REJECTED",
     /// The model's server did not accept the service's key.
-    ModelKeyRefused,
+    ModelKeyRefused = "MODEL_KEY_REFUSED",
     /// The service's account with the model's vendor has no credit left.
-    ModelUnpaid,
+    ModelUnpaid = "MODEL_UNPAID",
     /// The agent of the question does not exist any more.
-    AgentUnavailable,
+    AgentUnavailable = "AGENT_UNAVAILABLE",
     /// The context exceeds the model's window.
-    ContextTooLong,
+    ContextTooLong = "CONTEXT_TOO_LONG",
     /// The account's credits do not cover the next step.
-    InsufficientCredits,
+    InsufficientCredits = "INSUFFICIENT_CREDITS",
     /// The key of the question has reached its spending limit.
-    SpendingLimit,
+    SpendingLimit = "SPENDING_LIMIT",
     /// The machine could not be started or failed repeatedly.
-    MachineFailed,
+    MachineFailed = "MACHINE_FAILED",
     /// The answer took more steps than allowed.
-    TooManySteps,
+    TooManySteps = "TOO_MANY_STEPS",
     /// The model reached the limit of a step's output: the text is incomplete or empty.
-    OutputExhausted,
+    OutputExhausted = "OUTPUT_EXHAUSTED",
     /// The model declined to answer without a text, or a filter of its server cut the answer off.
-    ModelRefused,
+    ModelRefused = "MODEL_REFUSED",
     /// The service was restored from a backup in which the answer was open.
-    Interrupted,
+    Interrupted = "INTERRUPTED",
     /// The service failed repeatedly.
-    Internal,
+    Internal = "INTERNAL",
 }
 
 impl ErrorCode {
-    pub const ALL: [Self; 14] = [
-        Self::ModelUnavailable,
-        Self::ModelRejected,
-        Self::ModelKeyRefused,
-        Self::ModelUnpaid,
-        Self::AgentUnavailable,
-        Self::ContextTooLong,
-        Self::InsufficientCredits,
-        Self::SpendingLimit,
-        Self::MachineFailed,
-        Self::TooManySteps,
-        Self::OutputExhausted,
-        Self::ModelRefused,
-        Self::Interrupted,
-        Self::Internal,
-    ];
-
-    /// Returns the code as text.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::ModelUnavailable => "MODEL_UNAVAILABLE",
-            Self::ModelRejected => "MODEL_REJECTED",
-            Self::ModelKeyRefused => "MODEL_KEY_REFUSED",
-            Self::ModelUnpaid => "MODEL_UNPAID",
-            Self::AgentUnavailable => "AGENT_UNAVAILABLE",
-            Self::ContextTooLong => "CONTEXT_TOO_LONG",
-            Self::InsufficientCredits => "INSUFFICIENT_CREDITS",
-            Self::SpendingLimit => "SPENDING_LIMIT",
-            Self::MachineFailed => "MACHINE_FAILED",
-            Self::TooManySteps => "TOO_MANY_STEPS",
-            Self::OutputExhausted => "OUTPUT_EXHAUSTED",
-            Self::ModelRefused => "MODEL_REFUSED",
-            Self::Interrupted => "INTERRUPTED",
-            Self::Internal => "INTERNAL",
-        }
-    }
-
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|code| code.as_str() == text)
+        Self::ALL.iter().copied().find(|code| code.as_str() == text)
     }
 }
