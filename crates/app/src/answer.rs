@@ -222,35 +222,28 @@ fn source_view(
 }
 
 fn ending_note(texts: Texts, ending: &AnswerEnding) -> Option<EndingNote> {
-    let key = match ending {
-        AnswerEnding::Done => return None,
-        AnswerEnding::Stopped => {
-            return Some(EndingNote { text: texts.get("answer-stopped"), is_error: false });
+    match ending {
+        AnswerEnding::Done => None,
+        AnswerEnding::Stopped => Some(EndingNote { text: texts.get("answer-stopped"), is_error: false }),
+        AnswerEnding::Failed(error) => {
+            Some(EndingNote { text: texts.get(&failure_key(error.code)), is_error: true })
         }
-        AnswerEnding::Failed(error) => match error.code {
-            ErrorCode::ModelUnavailable => "answer-model-unavailable",
-            ErrorCode::ModelRejected => "answer-model-rejected",
-            ErrorCode::ModelKeyRefused => "answer-model-key-refused",
-            ErrorCode::ModelUnpaid => "answer-model-unpaid",
-            ErrorCode::AgentUnavailable => "answer-agent-unavailable",
-            ErrorCode::ContextTooLong => "answer-context-too-long",
-            ErrorCode::InsufficientCredits => "answer-insufficient-credits",
-            ErrorCode::SpendingLimit => "answer-spending-limit",
-            ErrorCode::MachineFailed => "answer-machine-failed",
-            ErrorCode::TooManySteps => "answer-too-many-steps",
-            ErrorCode::OutputExhausted => "answer-output-exhausted",
-            ErrorCode::ModelRefused => "answer-model-refused",
-            ErrorCode::Interrupted => "answer-interrupted",
-            ErrorCode::Internal => "answer-internal",
-        },
-    };
-    Some(EndingNote { text: texts.get(key), is_error: true })
+    }
+}
+
+/// Returns the key of the text of a failure, which follows from its code.
+pub(crate) fn failure_key(code: ErrorCode) -> String {
+    format!("answer-{}", code.as_str().to_ascii_lowercase().replace('_', "-"))
+}
+
+/// Returns the key of a tool's label, which follows from its name.
+fn tool_key(tool: &str) -> String {
+    format!("tool-{}", tool.replace('_', "-"))
 }
 
 /// Returns the label of a tool. Tools of MCP servers are shown by name only.
 fn tool_label(texts: Texts, tool: &str) -> String {
-    let key = format!("tool-{}", tool.replace('_', "-"));
-    texts.optional(&key).unwrap_or_else(|| texts.with("tool-other", "name", tool.to_owned()))
+    texts.optional(&tool_key(tool)).unwrap_or_else(|| texts.with("tool-other", "name", tool.to_owned()))
 }
 
 const fn state_word(state: RunState) -> &'static str {
@@ -263,6 +256,8 @@ const fn state_word(state: RunState) -> &'static str {
 
 #[cfg(test)]
 mod tests {
+    use domain::tool::{CallPartKind, all_tool_facts};
+
     use super::*;
     use crate::language::PageLanguage;
 
@@ -270,19 +265,11 @@ mod tests {
     fn ending_and_tool_texts_exist() {
         for language in PageLanguage::ALL {
             let texts = Texts(language);
-            for name in [
-                "search",
-                "read",
-                "view",
-                "list",
-                "find",
-                "write",
-                "edit",
-                "shell",
-                "attached_files",
-                "web_fetch",
-            ] {
-                assert!(texts.optional(&format!("tool-{}", name.replace('_', "-"))).is_some(), "{name}");
+            for code in ErrorCode::ALL {
+                assert!(texts.optional(&failure_key(*code)).is_some(), "{code:?}");
+            }
+            for tool in all_tool_facts().filter(|tool| tool.form == CallPartKind::Tool) {
+                assert!(texts.optional(&tool_key(tool.name)).is_some(), "{}", tool.name);
             }
             assert!(tool_label(texts, "<b>").contains("<b>"), "the template escapes it");
         }

@@ -19,6 +19,8 @@ use serde::Deserialize;
 pub(crate) use self::account::{
     change_licence, change_machine, delete_account, grant_credits, show_operator_account as show_account,
 };
+#[cfg(test)]
+pub(crate) use self::audit::action_key;
 pub(crate) use self::audit::show_audit_log as show_audit;
 pub(crate) use self::people::{create_account, set_password, set_role};
 pub(crate) use self::plugins::show_plugins;

@@ -66,7 +66,7 @@ pub(crate) async fn show_audit_log(
 
 /// Returns the text of an action. An unknown action, recorded by another release, is shown by its name.
 fn action_text(texts: Texts, name: &str) -> String {
-    AuditAction::parse(name).map_or_else(|| name.to_owned(), |action| texts.get(text_key(action)))
+    AuditAction::parse(name).map_or_else(|| name.to_owned(), |action| texts.get(&action_key(action)))
 }
 
 /// Returns the text of an actor: the user of the command line, a key, or an email as it is.
@@ -102,31 +102,9 @@ fn detail_text(texts: Texts, action: &str, detail: String) -> String {
     text.unwrap_or(detail)
 }
 
-const fn text_key(action: AuditAction) -> &'static str {
-    match action {
-        AuditAction::CreateAccount => "audit-create-account",
-        AuditAction::DeleteAccount => "audit-delete-account",
-        AuditAction::SetEmail => "audit-set-email",
-        AuditAction::SetRole => "audit-set-role",
-        AuditAction::SetLicence => "audit-set-licence",
-        AuditAction::GrantCredits => "audit-grant-credits",
-        AuditAction::SetPassword => "audit-set-password",
-        AuditAction::ChangePassword => "audit-change-password",
-        AuditAction::ChangeEmail => "audit-change-email",
-        AuditAction::BindIdentity => "audit-bind-identity",
-        AuditAction::SignIn => "audit-sign-in",
-        AuditAction::SignOut => "audit-sign-out",
-        AuditAction::SignOutEverywhere => "audit-sign-out-everywhere",
-        AuditAction::CreateKey => "audit-create-key",
-        AuditAction::RevokeKey => "audit-revoke-key",
-        AuditAction::RefusedKey => "audit-refused-key",
-        AuditAction::StartMachine => "audit-start-machine",
-        AuditAction::StopMachine => "audit-stop-machine",
-        AuditAction::ResetMachine => "audit-reset-machine",
-        AuditAction::RunInMachine => "audit-run-in-machine",
-        AuditAction::Backup => "audit-backup",
-        AuditAction::RetryJob => "audit-retry-job",
-    }
+/// Returns the key of an action's text, which follows from its name.
+pub(crate) fn action_key(action: AuditAction) -> String {
+    format!("audit-{}", action.as_str().replace(' ', "-"))
 }
 
 #[cfg(test)]
