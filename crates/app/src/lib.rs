@@ -216,7 +216,7 @@ pub fn app_router(service: &CauserieService, config: AppConfig, guard: Arc<RateL
         .merge(conversation_routes())
         .merge(file_routes())
         .merge(account_routes())
-        .merge(operator_routes())
+        .merge(operator::operator_routes())
         .merge(asset_routes())
         .method_not_allowed_fallback(page_of_form)
         // The layer has read the form within its own bounds.
@@ -230,8 +230,8 @@ fn session_routes() -> Router<State> {
     Router::new()
         .route(paths::SIGN_IN, get(sign_in::show_sign_in).post(sign_in::sign_in))
         .route(paths::SIGN_IN_ELSEWHERE, get(single_sign_on::begin_single_sign_on))
-        .route(paths::SIGN_IN_CALLBACK, get(single_sign_on::complete_single_sign_on))
-        .route(paths::WELCOME, get(welcome::show_welcome).post(welcome::create_first_owner))
+        .route("/sign-in/callback", get(single_sign_on::complete_single_sign_on))
+        .route("/welcome", get(welcome::show_welcome).post(welcome::create_first_owner))
         .route(paths::SIGN_OUT, post(sign_in::sign_out))
         .route(paths::LANGUAGE, post(language::choose_language))
 }
@@ -241,33 +241,36 @@ fn conversation_routes() -> Router<State> {
     Router::new()
         .route(paths::HOME, get(ask::show_question_form))
         .route(paths::ASK, post(ask::ask_first_question))
-        .route(paths::CONVERSATION, get(conversation::show_conversation))
-        .route(paths::FOLLOW_UP, post(ask::follow_up))
-        .route(paths::EDIT, post(revision::revise_question::<true>))
-        .route(paths::RETRY, post(revision::revise_question::<false>))
-        .route(paths::SHOW_VERSION, post(revision::show_version))
-        .route(paths::STOP, post(conversation::stop_answer))
-        .route(paths::DELETE, post(conversation::delete_conversation))
-        .route(paths::CHANGE, post(history::change_conversation))
-        .route(paths::MARKDOWN, get(export::export_markdown))
-        .route(paths::JSON, get(export::export_json))
-        .route(paths::PRINT, get(export::show_print_page))
+        .route("/c/{conversation}", get(conversation::show_conversation))
+        .route("/c/{conversation}/ask", post(ask::follow_up))
+        // Another version of the question of an answer, and the choice among versions.
+        .route("/c/{conversation}/{answer}/edit", post(revision::revise_question::<true>))
+        .route("/c/{conversation}/{answer}/retry", post(revision::revise_question::<false>))
+        .route("/c/{conversation}/show", post(revision::show_version))
+        .route("/c/{conversation}/stop", post(conversation::stop_answer))
+        .route("/c/{conversation}/delete", post(conversation::delete_conversation))
+        .route("/c/{conversation}/change", post(history::change_conversation))
+        .route("/c/{conversation}/export.md", get(export::export_markdown))
+        .route("/c/{conversation}/export.json", get(export::export_json))
+        .route("/c/{conversation}/print", get(export::show_print_page))
         .route(paths::HISTORY, get(history::show_history))
-        .route(paths::EVENTS, get(events::stream_answer))
-        .route(paths::LATER, get(events::stream_later_answer))
-        .route(paths::CARD, get(cited::show_citation_card))
+        .route("/c/{conversation}/{answer}/events", get(events::stream_answer))
+        // Waits for an answer after this one.
+        .route("/c/{conversation}/{answer}/later", get(events::stream_later_answer))
+        .route("/c/{conversation}/{answer}/sources/{number}", get(cited::show_citation_card))
 }
 
 /// Routes the files of the workspace.
 fn file_routes() -> Router<State> {
     Router::new()
         .route(paths::FILES, get(files::show_path))
-        .route(paths::FILE, get(files::show_path))
+        .route("/files/{*path}", get(files::show_path))
         .route(paths::UPLOAD, post(files::upload_files))
-        .route(paths::RESUMABLE_UPLOADS, post(files::begin_upload))
-        .route(paths::RESUMABLE_UPLOAD, get(files::upload_progress).delete(files::cancel_upload))
-        .route(paths::UPLOAD_PIECE, post(files::append_piece))
-        .route(paths::INDEXING, get(files::show_indexing_states))
+        // Uploads in pieces: start, progress, cancellation, and a piece at an offset.
+        .route("/workspace/uploads", post(files::begin_upload))
+        .route("/workspace/uploads/{upload}", get(files::upload_progress).delete(files::cancel_upload))
+        .route("/workspace/uploads/{upload}/{offset}", post(files::append_piece))
+        .route("/workspace/indexing", get(files::show_indexing_states))
         .route(paths::NEW_FOLDER, post(files::create_folder))
         .route(paths::DELETE_FILE, post(files::delete_path))
         .route(paths::CHOSEN_FILES, post(files::show_arrangement))
@@ -280,35 +283,19 @@ fn file_routes() -> Router<State> {
 fn account_routes() -> Router<State> {
     Router::new()
         .route(paths::KEYS, get(keys::show_keys).post(keys::create_key))
-        .route(paths::REVOKE_KEY, post(keys::revoke_key))
+        .route("/keys/{key}/revoke", post(keys::revoke_key))
         .route(paths::MACHINE, get(machine::show_machine))
         .route(paths::START_MACHINE, post(machine::start_machine))
         .route(paths::STOP_MACHINE, post(machine::stop_machine))
-        .route(paths::CREDITS, get(account::show_credits))
-        .route(paths::LEDGER, get(ledger::show_ledger))
-        .route(paths::LEDGER_CSV, get(ledger::download_ledger_csv))
+        .route("/credits", get(account::show_credits))
+        .route("/credits/ledger", get(ledger::show_ledger))
+        .route("/credits/ledger.csv", get(ledger::download_ledger_csv))
         .route(paths::ACCOUNT, get(credentials::show_account))
         .route(paths::CHANGE_EMAIL, post(credentials::change_email))
         .route(paths::CHANGE_PASSWORD, post(credentials::change_password))
-        .route(paths::END_SESSION, post(credentials::end_session))
+        .route("/account/sessions/{session}/end", post(credentials::end_session))
         .route(paths::SIGN_OUT_EVERYWHERE, post(credentials::sign_out_everywhere))
         .route(paths::DELETE_ACCOUNT, post(credentials::delete_account))
-}
-
-fn operator_routes() -> Router<State> {
-    Router::new()
-        .route(paths::OPERATOR, get(operator::show_operator))
-        .route(paths::OPERATOR_AUDIT, get(operator::show_audit))
-        .route(paths::OPERATOR_PLUGINS, get(operator::show_plugins))
-        .route(paths::OPERATOR_SETTINGS, get(operator::show_settings))
-        .route(paths::OPERATOR_ACCOUNTS, post(operator::create_account))
-        .route(paths::OPERATOR_ACCOUNT, get(operator::show_account))
-        .route(paths::OPERATOR_LICENCE, post(operator::change_licence))
-        .route(paths::OPERATOR_CREDITS, post(operator::grant_credits))
-        .route(paths::OPERATOR_MACHINE, post(operator::change_machine))
-        .route(paths::OPERATOR_PASSWORD, post(operator::set_password))
-        .route(paths::OPERATOR_ROLE, post(operator::set_role))
-        .route(paths::OPERATOR_DELETE, post(operator::delete_account))
 }
 
 fn asset_routes() -> Router<State> {
@@ -318,8 +305,8 @@ fn asset_routes() -> Router<State> {
         .route(paths::ICON, get(assets::serve_icon));
     #[cfg(debug_assertions)]
     let routes = routes
-        .route(paths::DESIGN, get(design::show_design))
-        .route(paths::DESIGN_STYLE, get(assets::serve_design_style));
+        .route("/design", get(design::show_design))
+        .route("/assets/design.css", get(assets::serve_design_style));
     routes
 }
 

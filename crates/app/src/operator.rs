@@ -9,23 +9,18 @@ mod settings;
 use std::sync::Arc;
 
 use askama::Template;
+use axum::Router;
 use axum::extract::{Query, State};
 use axum::response::{IntoResponse, Redirect, Response};
+use axum::routing::{get, post};
 use control::admin::AdminError;
 use control::passwords::PasswordError;
 use control::{Conversations, Operators, PublicCode, ServiceEnvironment, UseCaseError};
 use serde::Deserialize;
 
-pub(crate) use self::account::{
-    change_licence, change_machine, delete_account, grant_credits, show_operator_account as show_account,
-};
 #[cfg(test)]
 pub(crate) use self::audit::action_key;
-pub(crate) use self::audit::show_audit_log as show_audit;
-pub(crate) use self::people::{create_account, set_password, set_role};
-pub(crate) use self::plugins::show_plugins;
 pub use self::settings::SettingInForce;
-pub(crate) use self::settings::show_settings;
 
 use crate::frame::PageFrame;
 use crate::machine::state_in_words;
@@ -80,6 +75,23 @@ pub(crate) struct OperatorPages {
     pub(crate) conversations: Conversations,
     pub(crate) settings: Arc<[SettingInForce]>,
     pub(crate) environment: ServiceEnvironment,
+}
+
+/// Routes the pages and forms of operators.
+pub(crate) fn operator_routes() -> Router<crate::State> {
+    Router::new()
+        .route(paths::OPERATOR, get(show_operator))
+        .route("/operator/audit", get(audit::show_audit_log))
+        .route("/operator/plugins", get(plugins::show_plugins))
+        .route("/operator/settings", get(settings::show_settings))
+        .route(paths::OPERATOR_ACCOUNTS, post(people::create_account))
+        .route("/operator/accounts/{account}", get(account::show_operator_account))
+        .route("/operator/accounts/{account}/licence", post(account::change_licence))
+        .route("/operator/accounts/{account}/credits", post(account::grant_credits))
+        .route("/operator/accounts/{account}/machine/{change}", post(account::change_machine))
+        .route("/operator/accounts/{account}/password", post(people::set_password))
+        .route("/operator/accounts/{account}/role", post(people::set_role))
+        .route("/operator/accounts/{account}/delete", post(account::delete_account))
 }
 
 /// Shows accounts and vendors, or redirects to the account found by a search.

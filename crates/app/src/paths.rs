@@ -1,45 +1,19 @@
-//! The paths of the pages.
+//! The paths that pages redirect and lead to. The table of routes in `lib.rs` has the others.
 
 use domain::id::{AccountId, ConversationId, MessageId};
 
 pub(crate) const HOME: &str = "/";
-pub(crate) const WELCOME: &str = "/welcome";
 pub(crate) const SIGN_IN: &str = "/sign-in";
-/// Redirects to the identity provider, and back from it.
+/// Redirects to the identity provider.
 pub(crate) const SIGN_IN_ELSEWHERE: &str = "/sign-in/provider";
-pub(crate) const SIGN_IN_CALLBACK: &str = "/sign-in/callback";
 pub(crate) const SIGN_OUT: &str = "/sign-out";
 pub(crate) const LANGUAGE: &str = "/language";
 pub(crate) const ASK: &str = "/ask";
-pub(crate) const CONVERSATION: &str = "/c/{conversation}";
-pub(crate) const FOLLOW_UP: &str = "/c/{conversation}/ask";
-/// Another version of the question of an answer, and the choice among versions.
-pub(crate) const EDIT: &str = "/c/{conversation}/{answer}/edit";
-pub(crate) const RETRY: &str = "/c/{conversation}/{answer}/retry";
-pub(crate) const SHOW_VERSION: &str = "/c/{conversation}/show";
-pub(crate) const STOP: &str = "/c/{conversation}/stop";
-pub(crate) const DELETE: &str = "/c/{conversation}/delete";
-pub(crate) const CHANGE: &str = "/c/{conversation}/change";
-pub(crate) const MARKDOWN: &str = "/c/{conversation}/export.md";
-pub(crate) const JSON: &str = "/c/{conversation}/export.json";
-pub(crate) const PRINT: &str = "/c/{conversation}/print";
 pub(crate) const HISTORY: &str = "/history";
-pub(crate) const EVENTS: &str = "/c/{conversation}/{answer}/events";
-/// Waits for an answer after this one.
-pub(crate) const LATER: &str = "/c/{conversation}/{answer}/later";
-/// The card of a citation, by its number.
-pub(crate) const CARD: &str = "/c/{conversation}/{answer}/sources/{number}";
 /// The home folder, and the prefix of files; the rest is the path in the workspace.
 pub(crate) const FILES: &str = "/files";
-pub(crate) const FILE: &str = "/files/{*path}";
 /// Changes of files have separate paths, because files may have any name.
 pub(crate) const UPLOAD: &str = "/workspace/upload";
-/// Uploads in pieces: start, progress, cancellation, and a piece at an offset.
-pub(crate) const RESUMABLE_UPLOADS: &str = "/workspace/uploads";
-pub(crate) const RESUMABLE_UPLOAD: &str = "/workspace/uploads/{upload}";
-pub(crate) const UPLOAD_PIECE: &str = "/workspace/uploads/{upload}/{offset}";
-/// The progress of indexing files.
-pub(crate) const INDEXING: &str = "/workspace/indexing";
 pub(crate) const NEW_FOLDER: &str = "/workspace/folder";
 pub(crate) const DELETE_FILE: &str = "/workspace/delete";
 /// The page on which chosen files are renamed, moved or deleted, and its forms.
@@ -48,35 +22,16 @@ pub(crate) const RENAME_FILE: &str = "/workspace/rename";
 pub(crate) const MOVE_FILES: &str = "/workspace/move";
 pub(crate) const DELETE_FILES: &str = "/workspace/delete-chosen";
 pub(crate) const KEYS: &str = "/keys";
-pub(crate) const REVOKE_KEY: &str = "/keys/{key}/revoke";
 pub(crate) const MACHINE: &str = "/machine";
 pub(crate) const START_MACHINE: &str = "/machine/start";
 pub(crate) const STOP_MACHINE: &str = "/machine/stop";
-pub(crate) const CREDITS: &str = "/credits";
-pub(crate) const LEDGER: &str = "/credits/ledger";
-pub(crate) const LEDGER_CSV: &str = "/credits/ledger.csv";
 pub(crate) const ACCOUNT: &str = "/account";
 pub(crate) const CHANGE_EMAIL: &str = "/account/email";
 pub(crate) const CHANGE_PASSWORD: &str = "/account/password";
-pub(crate) const END_SESSION: &str = "/account/sessions/{session}/end";
 pub(crate) const SIGN_OUT_EVERYWHERE: &str = "/account/sign-out-everywhere";
 pub(crate) const DELETE_ACCOUNT: &str = "/account/delete";
 pub(crate) const OPERATOR: &str = "/operator";
-pub(crate) const OPERATOR_AUDIT: &str = "/operator/audit";
-pub(crate) const OPERATOR_PLUGINS: &str = "/operator/plugins";
-pub(crate) const OPERATOR_SETTINGS: &str = "/operator/settings";
 pub(crate) const OPERATOR_ACCOUNTS: &str = "/operator/accounts";
-pub(crate) const OPERATOR_ACCOUNT: &str = "/operator/accounts/{account}";
-pub(crate) const OPERATOR_LICENCE: &str = "/operator/accounts/{account}/licence";
-pub(crate) const OPERATOR_CREDITS: &str = "/operator/accounts/{account}/credits";
-pub(crate) const OPERATOR_MACHINE: &str = "/operator/accounts/{account}/machine/{change}";
-pub(crate) const OPERATOR_PASSWORD: &str = "/operator/accounts/{account}/password";
-pub(crate) const OPERATOR_ROLE: &str = "/operator/accounts/{account}/role";
-pub(crate) const OPERATOR_DELETE: &str = "/operator/accounts/{account}/delete";
-#[cfg(debug_assertions)]
-pub(crate) const DESIGN: &str = "/design";
-#[cfg(debug_assertions)]
-pub(crate) const DESIGN_STYLE: &str = "/assets/design.css";
 /// The prefix of the style sheet, the script and the icon.
 pub(crate) const ASSETS: &str = "/assets/";
 pub(crate) const STYLE: &str = "/assets/app.css";

@@ -7,6 +7,7 @@
 //! The binary is `target/<profile>/causerie` beside the tests, or `CAUSERIE_BIN`.
 
 pub mod coverage;
+pub mod crawl;
 pub mod drivers;
 pub mod fake_vendors;
 pub mod http2;
