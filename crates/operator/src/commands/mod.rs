@@ -1,15 +1,48 @@
 //! The commands of operators. Each is one module: its arguments, its request, its reply and how that is printed, and how the
 //! request is carried out. The list below has one line for each.
 
-mod account;
-mod audit;
+mod account {
+    pub(crate) mod create;
+    pub(crate) mod delete;
+    pub(crate) mod list;
+    mod replies;
+    pub(crate) mod set_email;
+    pub(crate) mod set_password;
+    pub(crate) mod set_role;
+    pub(crate) mod show;
+}
+mod audit {
+    pub(crate) mod list;
+}
 mod backup;
-mod credits;
+mod credits {
+    pub(crate) mod grant;
+    mod replies;
+    pub(crate) mod show;
+}
 pub mod doctor;
-mod job;
-mod key;
-mod licence;
-mod machine;
+mod job {
+    pub(crate) mod list;
+    pub(crate) mod retry;
+}
+mod key {
+    pub(crate) mod create;
+    pub(crate) mod list;
+    pub(crate) mod revoke;
+}
+mod licence {
+    pub(crate) mod set;
+}
+mod machine {
+    pub(crate) mod console;
+    pub(crate) mod list;
+    pub(crate) mod log;
+    mod replies;
+    pub(crate) mod reset;
+    pub(crate) mod show;
+    pub(crate) mod start;
+    pub(crate) mod stop;
+}
 pub mod models;
 pub mod restore;
 mod status;

@@ -6,7 +6,7 @@ use domain::credits::Credits;
 use domain::time::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::AccountWithRole;
+use super::replies::AccountWithRole;
 use crate::command::OperatorCommand;
 use crate::error::CliError;
 use crate::passwords::{parse_password, read_typed_password};

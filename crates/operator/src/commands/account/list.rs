@@ -3,7 +3,7 @@
 use clap::Args;
 use serde::{Deserialize, Serialize};
 
-use super::AccountFacts;
+use super::replies::AccountFacts;
 use crate::error::CliError;
 use crate::output::{columns, print_list};
 use crate::request::{CommandReply, ExecutionContext, OperatorRequest};

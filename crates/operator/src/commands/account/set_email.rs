@@ -3,7 +3,7 @@
 use clap::Args;
 use serde::{Deserialize, Serialize};
 
-use super::ChangedAccount;
+use super::replies::ChangedAccount;
 use crate::error::CliError;
 use crate::request::{ExecutionContext, OperatorRequest};
 

@@ -3,7 +3,7 @@
 use clap::Args;
 use serde::{Deserialize, Serialize};
 
-use super::ChangedAccount;
+use super::replies::ChangedAccount;
 use crate::command::OperatorCommand;
 use crate::error::CliError;
 use crate::passwords::{parse_password, read_new_password};

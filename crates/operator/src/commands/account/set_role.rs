@@ -4,7 +4,7 @@ use clap::Args;
 use domain::account::AccountRole;
 use serde::{Deserialize, Serialize};
 
-use super::AccountWithRole;
+use super::replies::AccountWithRole;
 use crate::error::CliError;
 use crate::request::{ExecutionContext, OperatorRequest};
 

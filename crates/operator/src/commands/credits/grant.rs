@@ -4,7 +4,7 @@ use clap::Args;
 use domain::credits::Credits;
 use serde::{Deserialize, Serialize};
 
-use super::ShownBalance;
+use super::replies::ShownBalance;
 use crate::error::CliError;
 use crate::request::{ExecutionContext, OperatorRequest};
 

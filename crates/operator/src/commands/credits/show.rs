@@ -3,7 +3,7 @@
 use clap::Args;
 use serde::{Deserialize, Serialize};
 
-use super::ShownBalance;
+use super::replies::ShownBalance;
 use crate::error::CliError;
 use crate::request::{ExecutionContext, OperatorRequest};
 

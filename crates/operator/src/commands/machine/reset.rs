@@ -4,7 +4,7 @@ use clap::Args;
 use domain::machine::MachineStatus;
 use serde::{Deserialize, Serialize};
 
-use super::ChangedMachine;
+use super::replies::ChangedMachine;
 use crate::error::CliError;
 use crate::request::{ExecutionContext, OperatorRequest};
 

@@ -7,7 +7,7 @@ use domain::machine::MachineStatus;
 use machine::MachineFolders;
 use serde::{Deserialize, Serialize};
 
-use super::ChangedMachine;
+use super::replies::ChangedMachine;
 use crate::error::CliError;
 use crate::request::{CommandReply, DatabaseUse, ExecutionContext, OperatorRequest};
 

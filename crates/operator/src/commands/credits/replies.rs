@@ -1,7 +1,4 @@
-//! Commands for credits, and the reply that they share.
-
-pub(crate) mod grant;
-pub(crate) mod show;
+//! The reply that the commands for credits share.
 
 use domain::credits::Balance;
 use serde::{Deserialize, Serialize};
@@ -10,8 +7,8 @@ use crate::request::CommandReply;
 
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct ShownBalance {
-    balance: u64,
-    reserved: u64,
+    pub(super) balance: u64,
+    pub(super) reserved: u64,
 }
 
 impl CommandReply for ShownBalance {}

@@ -1,12 +1,4 @@
-//! Commands for accounts, and the replies that they share.
-
-pub(crate) mod create;
-pub(crate) mod delete;
-pub(crate) mod list;
-pub(crate) mod set_email;
-pub(crate) mod set_password;
-pub(crate) mod set_role;
-pub(crate) mod show;
+//! Replies that the commands for accounts share.
 
 use domain::credits::Balance;
 use serde::{Deserialize, Serialize};
@@ -18,8 +10,8 @@ use crate::request::CommandReply;
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct ChangedAccount {
-    account_id: String,
-    email: String,
+    pub(super) account_id: String,
+    pub(super) email: String,
 }
 
 impl CommandReply for ChangedAccount {}
@@ -34,8 +26,8 @@ impl From<StoredAccount> for ChangedAccount {
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct AccountWithRole {
     #[serde(flatten)]
-    account: ChangedAccount,
-    role: String,
+    pub(super) account: ChangedAccount,
+    pub(super) role: String,
 }
 
 impl CommandReply for AccountWithRole {}
@@ -44,19 +36,19 @@ impl CommandReply for AccountWithRole {}
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct AccountFacts<M> {
-    account_id: String,
-    email: String,
-    role: String,
-    licence_until: Option<String>,
-    balance: u64,
-    reserved: u64,
-    conversations: u64,
-    machine: M,
-    created_at: String,
+    pub(super) account_id: String,
+    pub(super) email: String,
+    pub(super) role: String,
+    pub(super) licence_until: Option<String>,
+    pub(super) balance: u64,
+    pub(super) reserved: u64,
+    pub(super) conversations: u64,
+    pub(super) machine: M,
+    pub(super) created_at: String,
 }
 
 impl<M> AccountFacts<M> {
-    fn new(account: &StoredAccount, credits: Balance, machine: M) -> Self {
+    pub(super) fn new(account: &StoredAccount, credits: Balance, machine: M) -> Self {
         Self {
             account_id: account.id.to_string(),
             email: account.email.clone(),

@@ -1,3 +1,0 @@
-//! Commands for the audit log.
-
-pub(crate) mod list;

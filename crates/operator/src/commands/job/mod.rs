@@ -1,4 +1,0 @@
-//! Commands for background jobs.
-
-pub(crate) mod list;
-pub(crate) mod retry;

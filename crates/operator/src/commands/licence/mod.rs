@@ -1,3 +1,0 @@
-//! Commands for licences.
-
-pub(crate) mod set;
