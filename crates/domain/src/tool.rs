@@ -322,6 +322,14 @@ mod tests {
     }
 
     #[test]
+    fn agent_page_describes_every_tool() {
+        let page = include_str!("../../../docs/agent.md");
+        for tool in all_tool_facts().filter(|tool| tool.offer != Offer::Never) {
+            assert!(page.contains(&format!("`{}`", tool.name)), "docs/agent.md lacks {}", tool.name);
+        }
+    }
+
+    #[test]
     fn what_changes_something_is_effectful() {
         let effectful =
             all_tool_facts().filter(|tool| tool.effect == CallEffect::Effectful).map(|tool| tool.name);

@@ -1,6 +1,6 @@
-//! The arguments and results of the tools of the machine, which [`domain::tool`] lists.
+//! The results of the tools of the machine, which [`domain::tool`] lists, and the arguments that the host knows.
 //!
-//! Paths in arguments are workspace paths: `/uploads/x`, or relative to the workspace (`uploads/x`).
+//! The arguments of other tools are declared where the tools are, in the agent. Paths in arguments are workspace paths: `/uploads/x`, or relative to the workspace (`uploads/x`).
 //! In the machine the workspace is mounted at [`WORKSPACE`].
 
 use domain::tool::MachineTool;
@@ -8,89 +8,6 @@ use serde::{Deserialize, Serialize};
 
 /// The mount point of the workspace inside the machine, and the working folder of tools.
 pub const WORKSPACE: &str = "/workspace";
-
-/// Arguments of [`MachineTool::Shell`].
-#[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct ShellArguments {
-    pub command: String,
-    /// The time limit in seconds; 60 by default, at most 600.
-    #[serde(default)]
-    pub timeout_seconds: Option<u32>,
-}
-
-/// Arguments of [`MachineTool::Read`].
-#[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct ReadArguments {
-    pub path: String,
-    /// The first page to return, in files with pages.
-    #[serde(default)]
-    pub first_page: Option<u32>,
-    /// The first line to return, in files with lines.
-    #[serde(default)]
-    pub first_line: Option<u32>,
-    /// The number of passages of the first page or line to skip, to continue where it is too long for one
-    /// call.
-    #[serde(default)]
-    pub skip_passages: Option<u32>,
-}
-
-/// Arguments of [`MachineTool::View`].
-#[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct ViewArguments {
-    pub path: String,
-    /// The first page; 1 by default.
-    #[serde(default)]
-    pub first_page: Option<u32>,
-    /// The number of pages; 1 by default, at most [`VIEW_PAGES_MAX`].
-    #[serde(default)]
-    pub pages: Option<u32>,
-}
-
-/// Arguments of [`MachineTool::Write`].
-#[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct WriteArguments {
-    pub path: String,
-    /// The complete new content.
-    pub content: String,
-}
-
-/// Arguments of [`MachineTool::Edit`].
-#[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct EditArguments {
-    pub path: String,
-    /// The text to be replaced.
-    pub old: String,
-    pub new: String,
-    /// Replaces every occurrence instead of exactly one.
-    #[serde(default)]
-    pub all: bool,
-}
-
-/// Arguments of [`MachineTool::List`].
-#[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct ListArguments {
-    /// The folder; the workspace by default.
-    #[serde(default)]
-    pub path: Option<String>,
-}
-
-/// Arguments of [`MachineTool::Find`].
-#[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct FindArguments {
-    /// A glob over workspace paths; all files by default.
-    #[serde(default)]
-    pub glob: Option<String>,
-    /// Text that the files must contain, ignoring case and diacritics.
-    #[serde(default)]
-    pub content: Option<String>,
-}
 
 /// Arguments of the call that reads attachments, [`domain::step::ATTACHED_FILES`]. Models cannot call it.
 #[derive(Debug, Clone, Serialize, Deserialize)]

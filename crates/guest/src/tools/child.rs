@@ -191,7 +191,7 @@ pub(super) async fn ask_worker(
     time_max: Duration,
 ) -> Result<WorkerAnswer, WorkerError> {
     let work = async {
-        let writes = matches!(task, ChildTask::Write(_) | ChildTask::Edit(_));
+        let writes = task.writes();
         let _alone = if writes { Some(WRITING.lock().await) } else { None };
         let _place = acquire_worker_place().await?;
         let _running = register_call().await;

@@ -2,8 +2,9 @@
 
 use std::io::Read;
 
-use protocol::tool::{EditArguments, ToolOutput};
+use protocol::tool::ToolOutput;
 use search_index::file_stamp;
+use serde::Deserialize;
 
 use super::jail::Jail;
 use super::path::display_path;
@@ -11,6 +12,19 @@ use super::write::{WRITE_MAX_BYTES, WriteTarget};
 
 /// The maximum number of occurrences that are listed.
 const PLACES_MAX: usize = 10;
+
+/// Arguments of [`domain::tool::MachineTool::Edit`].
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct EditArguments {
+    pub(crate) path: String,
+    /// The text to be replaced.
+    pub(crate) old: String,
+    pub(crate) new: String,
+    /// Replaces every occurrence instead of exactly one.
+    #[serde(default)]
+    pub(crate) all: bool,
+}
 
 pub(crate) fn edit_file(jail: &Jail, arguments: &EditArguments) -> Result<ToolOutput, String> {
     let EditArguments { path, old, new, all } = arguments;

@@ -6,8 +6,9 @@ use std::time::{Duration, Instant};
 
 use documents::passages::{DocumentPassage, split_passages};
 use documents::{ExtractBounds, Extracted, extract_part};
-use protocol::tool::{FindArguments, PASSAGES_MAX, ToolOutput};
+use protocol::tool::{PASSAGES_MAX, ToolOutput};
 use rustix::fs::FileType;
+use serde::Deserialize;
 
 use super::PIECE_MAX_BYTES;
 use super::folder::{FolderEntry, Walked, walk_folders};
@@ -29,6 +30,18 @@ const CONTENT_MAX_BYTES: u64 = 16 * 1024 * 1024;
 const NEEDLE_MAX_BYTES: usize = 500;
 /// The maximum number of unreadable files that are listed.
 const UNREADABLE_MAX: usize = 5;
+
+/// Arguments of [`domain::tool::MachineTool::Find`].
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct FindArguments {
+    /// A glob over workspace paths; all files by default.
+    #[serde(default)]
+    pub(crate) glob: Option<String>,
+    /// Text that the files must contain, ignoring case and diacritics.
+    #[serde(default)]
+    pub(crate) content: Option<String>,
+}
 
 pub(crate) fn find_files(jail: &Jail, arguments: &FindArguments) -> Result<ToolOutput, String> {
     let until = Instant::now() + TIME_MAX;

@@ -9,8 +9,7 @@ use documents::{DocumentFormat, PAGES_MAX, PageRange};
 use domain::citation::PageKind;
 use domain::unread::{UNREAD_MAX, UnreadFile, UnreadReason};
 use protocol::tool::{
-    AttachedArguments, FoundUnread, IMAGES_MAX, OUTPUT_PASSAGES_MAX, ReadArguments, SearchArguments,
-    ToolOutput,
+    AttachedArguments, FoundUnread, IMAGES_MAX, OUTPUT_PASSAGES_MAX, SearchArguments, ToolOutput,
 };
 use search_index::{ExtractionProblem, FoundFile, PassageBatch, StoredPages, Wanted};
 use tokio::time::Instant;
@@ -20,7 +19,7 @@ use super::child::{WorkerAnswer, WorkerError, ask_worker};
 use super::jail::Jail;
 use super::output::failed_output;
 use super::path::{self, plain_line};
-use super::read::{self, ShownDocument};
+use super::read::{self, ReadArguments, ShownDocument};
 use super::request::ChildTask;
 use super::{FILE_TIME_MAX, ToolLimits, ocr, readers};
 

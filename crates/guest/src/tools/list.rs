@@ -2,8 +2,9 @@
 
 use std::os::unix::ffi::OsStrExt;
 
-use protocol::tool::{ListArguments, ToolOutput};
+use protocol::tool::ToolOutput;
 use rustix::fs::FileType;
+use serde::Deserialize;
 
 use super::folder::{self, FolderEntry, Walked};
 use super::jail::{Jail, JailError};
@@ -14,6 +15,15 @@ use super::path::{display_path, shown_name};
 const SHOWN_MAX: usize = 1_000;
 /// The longest listing, in bytes.
 const TEXT_MAX_BYTES: usize = 48 * 1024;
+
+/// Arguments of [`domain::tool::MachineTool::List`].
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ListArguments {
+    /// The folder; the workspace by default.
+    #[serde(default)]
+    pub(crate) path: Option<String>,
+}
 
 pub(crate) fn list_folder(jail: &Jail, arguments: &ListArguments) -> Result<ToolOutput, JailError> {
     let (path, _) = jail.open_folder(arguments.path.as_deref().unwrap_or("/"))?;

@@ -150,11 +150,13 @@ async fn dispatch_tool(
                 Err(_) => Err("the arguments are not valid".to_owned()),
             };
         }
-        MachineTool::View => ChildTask::View(parse_arguments(tool, arguments)?),
-        MachineTool::Write => ChildTask::Write(parse_arguments(tool, arguments)?),
-        MachineTool::Edit => ChildTask::Edit(parse_arguments(tool, arguments)?),
-        MachineTool::List => ChildTask::List(parse_arguments(tool, arguments)?),
-        MachineTool::Find => ChildTask::Find(parse_arguments(tool, arguments)?),
+        MachineTool::View
+        | MachineTool::Write
+        | MachineTool::Edit
+        | MachineTool::List
+        | MachineTool::Find => {
+            ChildTask::Tool { name: tool.name().to_owned(), arguments: arguments.to_owned() }
+        }
     };
     tokio::select! {
         answer = ask_worker(task, limits, FILE_TIME_MAX) => match answer? {
@@ -171,6 +173,23 @@ async fn dispatch_tool(
             }
         },
         () = stopped => Err(STOPPED.to_owned()),
+    }
+}
+
+/// Runs a tool that needs nothing but the files, in its worker.
+pub(crate) fn run_file_tool(name: &str, arguments: &str, jail: &jail::Jail) -> Result<ToolOutput, String> {
+    let tool = MachineTool::from_name(name).ok_or("there is no such tool")?;
+    match tool {
+        MachineTool::View => view::view_document(jail, &parse_arguments(tool, arguments)?),
+        MachineTool::Write => write::write_file(jail, &parse_arguments(tool, arguments)?),
+        MachineTool::Edit => edit::edit_file(jail, &parse_arguments(tool, arguments)?),
+        MachineTool::List => {
+            list::list_folder(jail, &parse_arguments(tool, arguments)?).map_err(|error| error.to_string())
+        }
+        MachineTool::Find => find::find_files(jail, &parse_arguments(tool, arguments)?),
+        MachineTool::Shell | MachineTool::Search | MachineTool::Read | MachineTool::AttachedFiles => {
+            Err("a worker cannot run this tool alone".to_owned())
+        }
     }
 }
 

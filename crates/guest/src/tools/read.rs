@@ -6,8 +6,9 @@ use std::time::{Duration, Instant};
 use documents::passages::{DocumentPassage, page_name, shown_rows, split_passages};
 use documents::{DocumentFormat, DocumentSegment, ExtractBounds, Extracted};
 use domain::unread::{UnreadFile, UnreadReason};
-use protocol::tool::{FoundPassage, FoundUnread, PASSAGES_MAX, ReadArguments, ToolOutput};
+use protocol::tool::{FoundPassage, FoundUnread, PASSAGES_MAX, ToolOutput};
 use search_index::PassageBatch;
+use serde::{Deserialize, Serialize};
 
 use super::PIECE_MAX_BYTES;
 use super::child::SerializedProblem;
@@ -23,6 +24,23 @@ pub(crate) const READ_MAX_BYTES: usize = 32 * 1024;
 const PAGES_MAX_BYTES: usize = 2 * READ_MAX_BYTES;
 /// The timeout of reading further pages when the pages read so far do not fill a call.
 const PAGES_TIME_MAX: Duration = Duration::from_secs(20);
+
+/// Arguments of [`domain::tool::MachineTool::Read`].
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ReadArguments {
+    pub(crate) path: String,
+    /// The first page to return, in files with pages.
+    #[serde(default)]
+    pub(crate) first_page: Option<u32>,
+    /// The first line to return, in files with lines.
+    #[serde(default)]
+    pub(crate) first_line: Option<u32>,
+    /// The number of passages of the first page or line to skip, to continue where it is too long for one
+    /// call.
+    #[serde(default)]
+    pub(crate) skip_passages: Option<u32>,
+}
 
 /// A document, or the part of it at which reading begins.
 #[derive(Debug)]

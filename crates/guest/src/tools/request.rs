@@ -4,19 +4,18 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use documents::EmbeddedImage;
+use domain::tool::{CallEffect, facts_of};
 use protocol::preview::{PageRequest, PreviewRequest};
-use protocol::tool::{
-    AttachedArguments, EditArguments, FindArguments, ListArguments, ReadArguments, ToolOutput, ViewArguments,
-    WriteArguments,
-};
+use protocol::tool::{AttachedArguments, ToolOutput};
 use serde::{Deserialize, Serialize};
 
 use super::child::WorkerAnswer;
 use super::confine::{Confinement, narrow_to_worker};
 use super::jail::Jail;
 use super::output::{failed_output, within_bounds};
+use super::read::ReadArguments;
 use super::recognize::Kept;
-use super::{attached, edit, find, list, preview, read, recognize, unpack, usage, view, write};
+use super::{attached, preview, read, recognize, run_file_tool, unpack, usage};
 
 /// The timeout of measuring the workspace.
 const MEASURE_TIME_MAX: Duration = Duration::from_secs(10);
@@ -38,12 +37,12 @@ pub(crate) struct ChildRequest {
 /// The task of a request.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum ChildTask {
+    /// Runs a tool, by its name, that needs nothing but the files.
+    Tool {
+        name: String,
+        arguments: String,
+    },
     Read(ReadArguments),
-    View(ViewArguments),
-    Write(WriteArguments),
-    Edit(EditArguments),
-    List(ListArguments),
-    Find(FindArguments),
     Attached(AttachedArguments),
     /// Extracts passages of a document, or of some of its pages, for the index.
     Extract {
@@ -88,6 +87,16 @@ pub(crate) enum ChildTask {
 }
 
 impl ChildTask {
+    /// Returns true if the task changes files.
+    pub(super) fn writes(&self) -> bool {
+        match self {
+            Self::Tool { name, .. } => {
+                facts_of(name).is_some_and(|facts| facts.effect == CallEffect::Effectful)
+            }
+            _ => false,
+        }
+    }
+
     /// Returns the path of the one document that the task extracts the text of. Images are recognized by a worker that may start
     /// programs anyway.
     fn document_path(&self) -> Option<&str> {
@@ -96,11 +105,7 @@ impl ChildTask {
             Self::Attached(arguments) => arguments.paths.first().map(String::as_str),
             Self::Extract { path, .. } => Some(path),
             Self::Preview(request) => Some(&request.path),
-            Self::View(_)
-            | Self::Write(_)
-            | Self::Edit(_)
-            | Self::List(_)
-            | Self::Find(_)
+            Self::Tool { .. }
             | Self::Recognize { .. }
             | Self::RecognizeImage { .. }
             | Self::Picture(_)
@@ -132,11 +137,7 @@ pub(crate) fn answer_request(request: &ChildRequest, kept: &mut Kept) -> WorkerA
             Ok((output, batch)) => return WorkerAnswer::Read(within_bounds(output), batch),
             Err(error) => Err(error),
         },
-        ChildTask::View(arguments) => view::view_document(&jail, arguments),
-        ChildTask::Write(arguments) => write::write_file(&jail, arguments),
-        ChildTask::Edit(arguments) => edit::edit_file(&jail, arguments),
-        ChildTask::List(arguments) => list::list_folder(&jail, arguments).map_err(|error| error.to_string()),
-        ChildTask::Find(arguments) => find::find_files(&jail, arguments),
+        ChildTask::Tool { name, arguments } => run_file_tool(name, arguments, &jail),
         ChildTask::Attached(arguments) => attached::describe_attached(&jail, arguments),
         ChildTask::Extract { path, piece_max_bytes, pages, time } => {
             return WorkerAnswer::Batch(read::read_batch(&jail, path, *piece_max_bytes, *pages, *time));

@@ -4,7 +4,8 @@ use std::collections::VecDeque;
 use std::pin::pin;
 use std::time::Duration;
 
-use protocol::tool::{ShellArguments, ToolOutput};
+use protocol::tool::ToolOutput;
+use serde::Deserialize;
 use tokio::io::AsyncReadExt;
 use tokio::process::Child;
 use tokio::time::{Instant, sleep_until, timeout_at};
@@ -32,6 +33,16 @@ const ENDING_TIME_MAX: Duration = Duration::from_secs(10);
 const DRAIN_TIME_MAX: Duration = Duration::from_secs(1);
 /// The maximum length of the supervisor's report, in bytes.
 const REPORT_MAX_BYTES: u64 = 4 * 1024;
+
+/// Arguments of [`domain::tool::MachineTool::Shell`].
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ShellArguments {
+    pub(crate) command: String,
+    /// The time limit in seconds; 60 by default, at most 600.
+    #[serde(default)]
+    pub(crate) timeout_seconds: Option<u32>,
+}
 
 pub(super) async fn run_command(
     arguments: ShellArguments,

@@ -10,7 +10,8 @@ use domain::image::{ImageKind, ImageRef};
 use domain::unread::UnreadFile;
 use protocol::preview::Viewer;
 use protocol::session::image_out;
-use protocol::tool::{FoundImage, FoundUnread, ToolOutput, VIEW_PAGES_MAX, ViewArguments};
+use protocol::tool::{FoundImage, FoundUnread, ToolOutput, VIEW_PAGES_MAX};
+use serde::Deserialize;
 
 use super::jail::Jail;
 use super::path::{display_path, plain_line};
@@ -21,6 +22,19 @@ use super::shown_image::{self, PICTURE_TIME_MAX};
 
 /// No page is started after this time.
 const PAGES_TIME_MAX: Duration = Duration::from_secs(20);
+
+/// Arguments of [`domain::tool::MachineTool::View`].
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ViewArguments {
+    pub(crate) path: String,
+    /// The first page; 1 by default.
+    #[serde(default)]
+    pub(crate) first_page: Option<u32>,
+    /// The number of pages; 1 by default, at most [`VIEW_PAGES_MAX`].
+    #[serde(default)]
+    pub(crate) pages: Option<u32>,
+}
 
 /// Shows pages of a PDF, or an image file.
 pub(super) fn view_document(jail: &Jail, arguments: &ViewArguments) -> Result<ToolOutput, String> {

@@ -7,10 +7,11 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use protocol::tool::{ToolOutput, WriteArguments};
+use protocol::tool::ToolOutput;
 use rustix::fs::{AtFlags, Mode, OFlags, RenameFlags, openat, renameat_with, unlinkat};
 use rustix::io::Errno;
 use search_index::{FileStamp, file_stamp};
+use serde::Deserialize;
 
 use super::jail::{Jail, JailError, metadata_at, path_error};
 use super::path::{self, display_path};
@@ -19,6 +20,15 @@ use super::path::{self, display_path};
 pub(crate) const WRITE_MAX_BYTES: usize = 8 * 1024 * 1024;
 /// The number of temporary names that are tried.
 const NAMES_MAX: u32 = 16;
+
+/// Arguments of [`domain::tool::MachineTool::Write`].
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct WriteArguments {
+    pub(crate) path: String,
+    /// The complete new content.
+    pub(crate) content: String,
+}
 
 pub(crate) fn write_file(jail: &Jail, arguments: &WriteArguments) -> Result<ToolOutput, String> {
     if arguments.content.len() > WRITE_MAX_BYTES {
