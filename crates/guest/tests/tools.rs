@@ -348,7 +348,7 @@ async fn call_runs_in_spare_process() {
     assert!(!machine.call_tool("list", json!({})).await.failed);
     let refilled = async {
         while machine.limits.spares.waiting_count() < 2 {
-            tokio::time::sleep(Duration::from_millis(2)).await;
+            tokio::task::yield_now().await;
         }
     };
     tokio::time::timeout(Duration::from_secs(60), refilled).await.expect("two processes wait");

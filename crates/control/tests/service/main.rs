@@ -128,7 +128,7 @@ async fn poll_until<T>(mut look: impl AsyncFnMut() -> Option<T>) -> T {
             if let Some(found) = look().await {
                 return found;
             }
-            tokio::time::sleep(Duration::from_millis(2)).await;
+            tokio::task::yield_now().await;
         }
     });
     found.await.expect("it comes about in time")

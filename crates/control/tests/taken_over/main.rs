@@ -126,7 +126,7 @@ async fn poll_until<T>(mut look: impl AsyncFnMut() -> Option<T>) -> T {
             if let Some(found) = look().await {
                 return found;
             }
-            tokio::time::sleep(Duration::from_millis(2)).await;
+            tokio::task::yield_now().await;
         }
     });
     found.await.expect("it comes about in time")
@@ -277,7 +277,7 @@ async fn answer_deleted_at_shutdown_ends_next() {
             if left.expect("a read") == Some(0) {
                 return;
             }
-            tokio::time::sleep(Duration::from_millis(2)).await;
+            tokio::task::yield_now().await;
         }
     };
     tokio::time::timeout(PATIENCE, gone).await.expect("a job removes all of it");

@@ -123,7 +123,7 @@ async fn wait_for_value<T>(mut look: impl AsyncFnMut() -> Option<T>) -> T {
             if let Some(found) = look().await {
                 return found;
             }
-            tokio::time::sleep(Duration::from_millis(5)).await;
+            tokio::task::yield_now().await;
         }
     };
     timeout(PATIENCE, found).await.unwrap()

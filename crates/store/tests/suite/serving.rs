@@ -128,7 +128,7 @@ async fn lock_confirmed_while_server_answers() {
     let first = lock.confirmed_at().expect("others may take it");
     let confirmed = async {
         while lock.confirmed_at() <= Some(first) {
-            tokio::time::sleep(Duration::from_millis(2)).await;
+            tokio::task::yield_now().await;
         }
     };
     tokio::time::timeout(Duration::from_secs(60), confirmed).await.expect("it is confirmed again");
