@@ -164,7 +164,7 @@ pub(super) struct CodeDescription {
     pub(super) meaning: &'static str,
     /// An example of the message.
     pub(super) example: &'static str,
-    /// What to do about it.
+    /// An instruction for the caller.
     pub(super) remedy: &'static str,
 }
 
@@ -199,158 +199,140 @@ pub(super) const fn describe_code(code: Code) -> CodeDescription {
     }
 }
 
-const fn describe_use_case_code(code: PublicCode) -> CodeDescription {
-    match code {
-        PublicCode::BadRequest => CodeDescription {
-            meaning: "the request cannot be read",
-            example: "a value in the request is invalid",
-            remedy: "the message says what is wrong; correct the request",
-        },
-        PublicCode::UnknownModel => CodeDescription {
-            meaning: "there is no such model",
-            example: "there is no model \"clerk\"; valid values: reader",
-            remedy: "the message lists the valid values; fetch the catalog again",
-        },
-        PublicCode::UnknownSetting => CodeDescription {
-            meaning: "the model does not have this setting, or the setting does not have this value",
-            example: "\"MAX\" is neither a setting of this model nor a value of one; valid values: LOW, MEDIUM, HIGH",
-            remedy: "the message lists the valid values; fetch the catalog again",
-        },
-        PublicCode::UnknownJurisdiction => CodeDescription {
-            meaning: "there is no such jurisdiction",
-            example: "there is no jurisdiction \"XX\"; valid values: CZ, SK, EU",
-            remedy: "the message lists the valid values; fetch the catalog again",
-        },
-        PublicCode::UnknownAgent => CodeDescription {
-            meaning: "there is no such agent",
-            example: "there is no agent \"clerk\"; valid values: causerie:assistant, causerie:lawyer",
-            remedy: "the message lists the valid values; fetch the catalog again",
-        },
-        PublicCode::UnknownSkill => CodeDescription {
-            meaning: "there is no such skill",
-            example: "there is no skill \"juggling\"; valid values: causerie:contract-review, causerie:statute-lookup",
-            remedy: "the message lists the valid values; fetch the catalog again",
-        },
-        PublicCode::AmbiguousName => CodeDescription {
-            meaning: "several skills, or several agents, have this name",
-            example: "\"review\" names several; their full names: contracts:review, code:review",
-            remedy: "use one of the full names in the message, or an id",
-        },
-        PublicCode::EmptyFile => CodeDescription {
-            meaning: "the uploaded file has no content",
-            example: "the file is empty",
-            remedy: "upload a file with content",
-        },
-        PublicCode::IsFolder => CodeDescription {
-            meaning: "the path leads to a folder",
-            example: "the path leads to a folder",
-            remedy: "list the folder, and use the path of a file in it",
-        },
-        PublicCode::NotAFolder => CodeDescription {
-            meaning: "the path does not lead to a folder",
-            example: "the path does not lead to a folder",
-            remedy: "use the path of a folder",
-        },
-        PublicCode::OutsideWorkspace => CodeDescription {
-            meaning: "the path leads out of the workspace",
-            example: "the path points outside the workspace",
-            remedy: "use a path as an upload or a listing returned it",
-        },
-        PublicCode::Forbidden => CodeDescription {
-            meaning: "the workspace does not permit it",
-            example: "the home folder cannot be deleted",
-            remedy: "the message says what does not permit it; choose another path",
-        },
-        PublicCode::KeyScope => CodeDescription {
-            meaning: "the key's scopes do not permit this operation",
-            example: "the key's scopes do not permit this operation",
-            remedy: "create a key with the permission that the message names",
-        },
-        PublicCode::NotFound => CodeDescription {
-            meaning: "it does not exist, or is not the caller's",
-            example: "it does not exist",
-            remedy: "check the id or the path, and the account of the key",
-        },
-        PublicCode::ConversationBusy => CodeDescription {
-            meaning: "the conversation's previous question is still being answered",
-            example: "the conversation is still being answered: wait for the answer or stop it",
-            remedy: "wait for the answer, or stop it, then ask again; `Retry-After` says when",
-        },
-        PublicCode::InsufficientCredits => CodeDescription {
-            meaning: "the balance does not cover it",
-            example: "not enough credits: the question needs 12, and the account has 3",
-            remedy: "ask the operator for credits",
-        },
-        PublicCode::SpendingLimit => CodeDescription {
-            meaning: "the key's spending limit does not cover it",
-            example: "the key has reached its spending limit",
-            remedy: "use another key, or have one created with a higher limit",
-        },
-        PublicCode::NoMachine => CodeDescription {
-            meaning: "the account has no machine",
-            example: "the account has no machine",
-            remedy: "ask the operator for a machine; files work without one",
-        },
-        PublicCode::MachineNotRunning => CodeDescription {
-            meaning: "the account's machine is not running, and questions do not start it here",
-            example: "the machine is STOPPED; start it and wait until it is RUNNING",
-            remedy: "start the machine, wait until it is `RUNNING`, then ask again",
-        },
-        PublicCode::ModelUnavailable => CodeDescription {
-            meaning: "no model is available: model discovery failed",
-            example: "there is no model to answer with now (OPENAI: its server does not answer); try again later",
-            remedy: "ask again later, or name another model of the catalog",
-        },
-        PublicCode::IdempotencyMismatch => CodeDescription {
-            meaning: "the idempotency key was used with another body",
-            example: "the idempotency key was used with another body: use a new key",
-            remedy: "use a new key for each question",
-        },
-        PublicCode::AlreadyExists => CodeDescription {
-            meaning: "the path already exists",
-            example: "the path already exists",
-            remedy: "choose another name, or delete what is there",
-        },
-        PublicCode::AmbiguousPath => CodeDescription {
-            meaning: "the path matches two entries: one as written, one decoded",
-            example: "the path is ambiguous: one entry matches it as written, another one decoded; percent-encode every byte of \
-             the one that is meant",
-            remedy: "percent-encode every byte of the path that is meant",
-        },
-        PublicCode::NotEmpty => CodeDescription {
-            meaning: "the folder is not empty",
-            example: "the folder is not empty",
-            remedy: "delete what is in it, or add `recursive=true`",
-        },
-        PublicCode::TooManyEntries => CodeDescription {
-            meaning: "the folder has more entries than can be listed",
-            example: "the folder has more than 100000 entries",
-            remedy: "delete or move entries, or use the paths that you know",
-        },
-        PublicCode::QuotaExceeded => CodeDescription {
-            meaning: "the workspace or the disk of the service is full, or the file is larger than the workspace may be",
-            example: "the workspace is full: its files may have 107374182400 bytes together",
-            remedy: "delete files, or ask the operator for a larger quota",
-        },
-        PublicCode::TooLarge => CodeDescription {
-            meaning: "the body is larger than allowed",
-            example: "the body is larger than 4194304 bytes",
-            remedy: "send less; upload long texts as files and attach them",
-        },
-        PublicCode::RateLimited => CodeDescription {
-            meaning: "more requests than the operator allows",
-            example: "too many requests; try again later",
-            remedy: "repeat the call after `Retry-After`",
-        },
-        PublicCode::Internal => CodeDescription {
-            meaning: "the service failed",
-            example: "the service failed; try again later",
-            remedy: "repeat the call; if it fails again, tell the operator the `X-Request-Id`",
-        },
-        PublicCode::Unavailable => CodeDescription {
-            meaning: "the service is starting or stopping, or cannot reach its database",
-            example: "the service cannot reach its database; try again later",
-            remedy: "repeat the call after `Retry-After`",
-        },
-    }
+/// Declares the function that describes a code of the use cases.
+macro_rules! descriptions {
+    ($($code:ident: $meaning:literal, $example:literal, $remedy:literal;)+) => {
+        const fn describe_use_case_code(code: PublicCode) -> CodeDescription {
+            match code {$(
+                PublicCode::$code => {
+                    CodeDescription { meaning: $meaning, example: $example, remedy: $remedy }
+                }
+            )+}
+        }
+    };
+}
+
+// The code: its meaning, an example of its message, the remedy.
+descriptions! {
+    BadRequest:
+        "the request cannot be read",
+        "a value in the request is invalid",
+        "the message says what is wrong; correct the request";
+    UnknownModel:
+        "there is no such model",
+        "there is no model \"clerk\"; valid values: reader",
+        "the message lists the valid values; fetch the catalog again";
+    UnknownSetting:
+        "the model does not have this setting, or the setting does not have this value",
+        "\"MAX\" is neither a setting of this model nor a value of one; valid values: LOW, MEDIUM, HIGH",
+        "the message lists the valid values; fetch the catalog again";
+    UnknownJurisdiction:
+        "there is no such jurisdiction",
+        "there is no jurisdiction \"XX\"; valid values: CZ, SK, EU",
+        "the message lists the valid values; fetch the catalog again";
+    UnknownAgent:
+        "there is no such agent",
+        "there is no agent \"clerk\"; valid values: causerie:assistant, causerie:lawyer",
+        "the message lists the valid values; fetch the catalog again";
+    UnknownSkill:
+        "there is no such skill",
+        "there is no skill \"juggling\"; valid values: causerie:contract-review, causerie:statute-lookup",
+        "the message lists the valid values; fetch the catalog again";
+    AmbiguousName:
+        "several skills, or several agents, have this name",
+        "\"review\" names several; their full names: contracts:review, code:review",
+        "use one of the full names in the message, or an id";
+    EmptyFile:
+        "the uploaded file has no content",
+        "the file is empty",
+        "upload a file with content";
+    IsFolder:
+        "the path leads to a folder",
+        "the path leads to a folder",
+        "list the folder, and use the path of a file in it";
+    NotAFolder:
+        "the path does not lead to a folder",
+        "the path does not lead to a folder",
+        "use the path of a folder";
+    OutsideWorkspace:
+        "the path leads out of the workspace",
+        "the path points outside the workspace",
+        "use a path as an upload or a listing returned it";
+    Forbidden:
+        "the workspace does not permit it",
+        "the home folder cannot be deleted",
+        "the message says what does not permit it; choose another path";
+    KeyScope:
+        "the key's scopes do not permit this operation",
+        "the key's scopes do not permit this operation",
+        "create a key with the permission that the message names";
+    NotFound:
+        "it does not exist, or is not the caller's",
+        "it does not exist",
+        "check the id or the path, and the account of the key";
+    ConversationBusy:
+        "the conversation's previous question is still being answered",
+        "the conversation is still being answered: wait for the answer or stop it",
+        "wait for the answer, or stop it, then ask again; `Retry-After` says when";
+    InsufficientCredits:
+        "the balance does not cover it",
+        "not enough credits: the question needs 12, and the account has 3",
+        "ask the operator for credits";
+    SpendingLimit:
+        "the key's spending limit does not cover it",
+        "the key has reached its spending limit",
+        "use another key, or have one created with a higher limit";
+    NoMachine:
+        "the account has no machine",
+        "the account has no machine",
+        "ask the operator for a machine; files work without one";
+    MachineNotRunning:
+        "the account's machine is not running, and questions do not start it here",
+        "the machine is STOPPED; start it and wait until it is RUNNING",
+        "start the machine, wait until it is `RUNNING`, then ask again";
+    ModelUnavailable:
+        "no model is available: model discovery failed",
+        "there is no model to answer with now (OPENAI: its server does not answer); try again later",
+        "ask again later, or name another model of the catalog";
+    IdempotencyMismatch:
+        "the idempotency key was used with another body",
+        "the idempotency key was used with another body: use a new key",
+        "use a new key for each question";
+    AlreadyExists:
+        "the path already exists",
+        "the path already exists",
+        "choose another name, or delete what is there";
+    AmbiguousPath:
+        "the path matches two entries: one as written, one decoded",
+        "the path is ambiguous: one entry matches it as written, another one decoded; percent-encode every byte of \
+        the one that is meant",
+        "percent-encode every byte of the path that is meant";
+    NotEmpty:
+        "the folder is not empty",
+        "the folder is not empty",
+        "delete what is in it, or add `recursive=true`";
+    TooManyEntries:
+        "the folder has more entries than can be listed",
+        "the folder has more than 100000 entries",
+        "delete or move entries, or use the paths that you know";
+    QuotaExceeded:
+        "the workspace or the disk of the service is full, or the file is larger than the workspace may be",
+        "the workspace is full: its files may have 107374182400 bytes together",
+        "delete files, or ask the operator for a larger quota";
+    TooLarge:
+        "the body is larger than allowed",
+        "the body is larger than 4194304 bytes",
+        "send less; upload long texts as files and attach them";
+    RateLimited:
+        "more requests than the operator allows",
+        "too many requests; try again later",
+        "repeat the call after `Retry-After`";
+    Internal:
+        "the service failed",
+        "the service failed; try again later",
+        "repeat the call; if it fails again, tell the operator the `X-Request-Id`";
+    Unavailable:
+        "the service is starting or stopping, or cannot reach its database",
+        "the service cannot reach its database; try again later",
+        "repeat the call after `Retry-After`";
 }
