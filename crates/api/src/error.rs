@@ -7,7 +7,7 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Json, Response};
 use control::{ErrorKind, PublicCode, UseCaseError};
 use domain::excerpt::EXCERPT_MAX_CHARS;
-use http_common::{BUDGET_RETRY_AFTER, BudgetExceeded};
+use http_common::{BUDGET_RETRY_AFTER, BudgetExceeded, ErrorFacts};
 use serde::Serialize;
 use workspace::WorkspaceError;
 
@@ -164,6 +164,7 @@ impl IntoResponse for ApiError {
         if let Some(seconds) = self.retry_after {
             response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
         }
+        response.extensions_mut().insert(ErrorFacts { code, message: self.message });
         response
     }
 }

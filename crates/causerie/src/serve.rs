@@ -309,6 +309,7 @@ pub(crate) async fn start_service(loaded: Loaded) -> Result<StartedService, Serv
     let front = Frontend {
         router: router
             .merge(monitoring_router(sources))
+            .merge(openai_api::openai_router(&service, guard.clone()))
             .merge(app::app_router(&service, pages, guard.clone()))
             .fallback(answer_unknown_path),
         direct,

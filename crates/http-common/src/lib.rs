@@ -17,6 +17,7 @@ mod compression;
 mod disposition;
 mod download;
 mod encoder;
+mod error_facts;
 mod event_encoder;
 mod events;
 mod fair;
@@ -45,6 +46,7 @@ pub use budget::{BUDGET_RETRY_AFTER, Budget, BudgetExceeded, BudgetLimits, Budge
 pub use compression::ResponseCompression;
 pub use disposition::attachment_header;
 pub use download::{RangeNotSatisfiable, download_response};
+pub use error_facts::ErrorFacts;
 pub use events::{SseEvent, event_stream};
 pub use fair::{FairGate, FairGatePermit};
 pub use flow_control::{BodyAborted, Stalled};

@@ -207,6 +207,7 @@ impl Frontend {
         // Monitoring can observe the shutdown.
         let ending = self.ending.0.is_cancelled() && request.uri().path() != METRICS;
         let is_unclear = is_unclear(&request);
+        let is_openai = openai_api::is_own_path(request.uri().path());
         let refused = if is_unclear {
             Some(transfer_coding_error())
         } else {
@@ -231,6 +232,9 @@ impl Frontend {
             }
             answered
         };
+        if is_openai {
+            openai_api::translate_refusal(&mut answered.response);
+        }
         let headers = answered.response.headers_mut();
         add_safety_headers(headers);
         if is_unclear {

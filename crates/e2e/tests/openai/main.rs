@@ -1,0 +1,4 @@
+//! The interface `/v1`, called with the JSON that programs for OpenAI send.
+
+mod frame;
+mod stage;

@@ -1,0 +1,95 @@
+//! The interface of programs that speak to OpenAI, `/v1`: another face of the use cases in [`control`].
+//!
+//! Conversations, files, credits, keys and machines are the same as those of `/api/v1`. A handler extracts its input, calls
+//! use cases and converts their results. [`error`] gives errors OpenAI's form, [`key`] authenticates a request before
+//! anything else, [`model_id`] tells which model and which agent a request means.
+
+mod error;
+mod key;
+mod model_id;
+mod models;
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::{DefaultBodyLimit, FromRef};
+use axum::middleware::from_fn_with_state;
+use axum::routing::{any, get};
+use control::{Authenticator, Catalogs, CauserieService};
+use http_common::RateLimiter;
+
+use crate::error::OpenAiError;
+pub use error::translate_refusal;
+
+/// The path of the interface.
+const ROOT: &str = "/v1";
+
+/// The state of the router. A handler extracts the one part that it needs.
+#[derive(Clone)]
+struct OpenAiState(Arc<OpenAiParts>);
+
+macro_rules! parts {
+    ($($part:ident: $type:ty,)*) => {
+        struct OpenAiParts { $($part: $type,)* }
+
+        $(impl FromRef<OpenAiState> for $type {
+            fn from_ref(state: &OpenAiState) -> Self {
+                state.0.$part.clone()
+            }
+        })*
+    };
+}
+
+parts! {
+    access: Authenticator,
+    catalogs: Catalogs,
+}
+
+/// Returns true for the paths of this interface.
+#[must_use]
+pub fn is_own_path(path: &str) -> bool {
+    path.strip_prefix(ROOT).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
+/// Creates the router of the interface behind the rate limiter `guard`.
+pub fn openai_router(service: &CauserieService, guard: Arc<RateLimiter>) -> Router {
+    let layer = key::KeyLayer { access: service.access.clone(), guard };
+    let state = OpenAiState(Arc::new(OpenAiParts {
+        access: service.access.clone(),
+        catalogs: service.catalogs.clone(),
+    }));
+    Router::new()
+        .route("/v1/models", get(models::list_models))
+        .route("/v1/models/{*id}", get(models::find_model))
+        .route("/v1", any(no_such_path))
+        .route("/v1/", any(no_such_path))
+        .route("/v1/{*path}", any(no_such_path))
+        .method_not_allowed_fallback(no_such_method)
+        // Each route limits its own body.
+        .layer(DefaultBodyLimit::disable())
+        .with_state(state)
+        .layer(from_fn_with_state(layer, key::authenticate_request))
+}
+
+async fn no_such_path() -> OpenAiError {
+    OpenAiError::no_such_path()
+}
+
+async fn no_such_method() -> OpenAiError {
+    OpenAiError::no_such_method()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn is_own_path_needs_whole_segment() {
+        for path in ["/v1", "/v1/", "/v1/models"] {
+            assert!(is_own_path(path), "{path}");
+        }
+        for path in ["/", "/v10", "/api/v1/models", "/v2/models"] {
+            assert!(!is_own_path(path), "{path}");
+        }
+    }
+}
