@@ -7,8 +7,8 @@ pub mod mark;
 
 pub use cited::{CITED_MAX, CitationMarkers, NumberedCitation, VendorCitation, marker_position};
 pub use mark::{
-    CitationMark, MARK_MAX, MARK_NUMBERS_MAX, MarkdownPiece, Renumbered, Stripper, cited_numbers,
-    decided_pieces, find_marks, renumber_marks, split_pieces, strip_marks,
+    CitationMark, DecidedPiece, MARK_MAX, MARK_NUMBERS_MAX, MarkReplacer, MarkdownPiece, Renumbered,
+    Stripper, cited_numbers, decided_pieces, find_marks, renumber_marks, split_pieces, strip_marks,
 };
 
 /// The place of a passage.

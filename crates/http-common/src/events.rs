@@ -72,6 +72,15 @@ impl SseEvent {
         Self(pieces.into())
     }
 
+    /// Creates an event of several frames without names and ids, each with one line of JSON or a word.
+    #[must_use]
+    pub fn from_data(lines: &[impl AsRef<str>]) -> Self {
+        let frames: String =
+            lines.iter().map(|line| format!("data: {}\n\n", one_line(line.as_ref()))).collect();
+        let begin = chunk_begin(frames.len());
+        Self([Bytes::from([begin.as_bytes(), frames.as_bytes(), CHUNK_END].concat())].into())
+    }
+
     /// Creates an event from the result of [`Self::into_pieces`].
     #[must_use]
     pub fn from_pieces(pieces: Arc<[Bytes]>) -> Self {
@@ -128,13 +137,30 @@ pub fn event_stream(
     events: impl Stream<Item = SseEvent> + Send + 'static,
     revoked: impl Future<Output = ()> + Send + 'static,
 ) -> Response {
+    stream_response(events, revoked, false)
+}
+
+/// Creates a response as [`event_stream`] does, of frames with data alone: the first one has no reconnection time, because
+/// programs that expect only data fail at other fields.
+pub fn data_stream(
+    events: impl Stream<Item = SseEvent> + Send + 'static,
+    revoked: impl Future<Output = ()> + Send + 'static,
+) -> Response {
+    stream_response(events, revoked, true)
+}
+
+fn stream_response(
+    events: impl Stream<Item = SseEvent> + Send + 'static,
+    revoked: impl Future<Output = ()> + Send + 'static,
+    only_data: bool,
+) -> Response {
     let mut heartbeat = interval_at(Instant::now() + HEARTBEAT, HEARTBEAT);
     heartbeat.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let source = EventSource {
         events: Some(Box::pin(events)),
         revoked: Some(Box::pin(revoked)),
         heartbeat,
-        began: false,
+        began: only_data,
         packed: None,
     };
     let stream_slot = StreamSlot(Arc::new(Mutex::new(Some(source))));
@@ -191,6 +217,7 @@ pub(crate) struct EventSource {
     /// `None` once the reader may no longer read.
     revoked: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
     heartbeat: Interval,
+    /// True once the event that has the reconnection time was sent.
     began: bool,
     packed: Option<Box<EventEncoder>>,
 }

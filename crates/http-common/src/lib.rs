@@ -47,7 +47,7 @@ pub use compression::ResponseCompression;
 pub use disposition::attachment_header;
 pub use download::{RangeNotSatisfiable, download_response};
 pub use error_facts::ErrorFacts;
-pub use events::{SseEvent, event_stream};
+pub use events::{SseEvent, data_stream, event_stream};
 pub use fair::{FairGate, FairGatePermit};
 pub use flow_control::{BodyAborted, Stalled};
 pub use gcra::{GcraLimiter, InvalidRate, RateLimit};

@@ -128,6 +128,11 @@ impl LiveAnswer {
         shot
     }
 
+    /// Reads the present answer. Changes of the answer wait meanwhile.
+    pub fn read_answer<T>(&self, read: impl FnOnce(&Answer) -> T) -> T {
+        read(&self.lock_state().answer)
+    }
+
     /// Returns the text so far: Markdown with its citation marks.
     #[must_use]
     pub fn marked_text(&self) -> String {

@@ -12,12 +12,15 @@
 
 mod enclosure;
 mod numbers;
+mod replacer;
 mod syntax;
 #[cfg(test)]
 mod tests;
 mod word;
 
 use std::ops::Range;
+
+pub use replacer::{DecidedPiece, MarkReplacer};
 
 use enclosure::{Enclosures, html_code_tag};
 use numbers::scan_numbers;
