@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use domain::credits::Credits;
+use domain::credits::{AnswerCost, Credits};
 use domain::id::{AccountId, ConversationId, MessageId};
 use domain::scope::Permission::{Ask, Read};
 use store::conversations::{self, ConversationError, StoredAnswer};
@@ -83,6 +83,22 @@ impl AnswerService {
         let account = principal.account();
         let cost = move |tx: &mut dyn Sql| conversations::answer_cost(tx, account, conversation, message);
         Ok(self.store.read(cost).await?)
+    }
+
+    /// Returns the usage and the cost of an answer so far. The permission to ask is enough.
+    ///
+    /// # Errors
+    /// As [`Self::find_answer`].
+    pub async fn answer_bill(
+        &self,
+        principal: &Principal,
+        conversation: ConversationId,
+        message: MessageId,
+    ) -> Result<AnswerCost, UseCaseError> {
+        principal.require_any(&[Ask])?;
+        let account = principal.account();
+        let bill = move |tx: &mut dyn Sql| conversations::answer_bill(tx, account, conversation, message);
+        Ok(self.store.read(bill).await?)
     }
 
     /// Returns the answer of a repeated question. The permission to ask is enough.

@@ -1,7 +1,7 @@
 //! The errors of asking.
 
 use domain::excerpt::Excerpt;
-use domain::limits::{ATTACHMENTS_MAX, QUESTION_MAX_BYTES};
+use domain::limits::{ATTACHMENTS_MAX, INSTRUCTIONS_MAX_BYTES, QUESTION_MAX_BYTES};
 use domain::machine::MachineStatus;
 use machine::SupervisorError;
 use store::StoreError;
@@ -25,6 +25,9 @@ pub(crate) enum AskError {
     /// The text is too long.
     #[error("input is too long: send at most {QUESTION_MAX_BYTES} bytes")]
     TooLong,
+    /// The instructions are too long.
+    #[error("the instructions are too long: send at most {INSTRUCTIONS_MAX_BYTES} bytes")]
+    InstructionsTooLong,
     /// The text contains NUL.
     #[error("input contains a NUL character: remove it")]
     Nul,

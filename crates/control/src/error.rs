@@ -9,6 +9,7 @@ use std::fmt::{self, Display};
 use machine::{RecordsError, SupervisorError};
 use store::StoreError;
 use store::conversations::{ConversationError, ShowRefused};
+use store::plain_steps::PlainStepError;
 use store::questions::AskRefused;
 use workspace::WorkspaceError;
 
@@ -310,11 +311,22 @@ impl From<WorkspaceError> for UseCaseError {
     }
 }
 
+impl From<PlainStepError> for UseCaseError {
+    fn from(error: PlainStepError) -> Self {
+        match error {
+            PlainStepError::Insufficient { .. } => Self::new(PublicCode::InsufficientCredits, error),
+            PlainStepError::SpendingLimit => Self::new(PublicCode::SpendingLimit, error),
+            PlainStepError::Store(error) => error.into(),
+        }
+    }
+}
+
 impl From<AskError> for UseCaseError {
     fn from(error: AskError) -> Self {
         let code = match &error {
             AskError::Blank
             | AskError::TooLong
+            | AskError::InstructionsTooLong
             | AskError::Nul
             | AskError::TooManyAttachments
             | AskError::TooManySkills

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use domain::answer::Answer;
 use domain::catalog::{CatalogJurisdiction, ModelEntry};
 use domain::id::{AccountId, ConversationId, MessageId, PostingId, TraceId};
-use domain::limits::{ATTACHMENTS_MAX, QUESTION_MAX_BYTES};
+use domain::limits::{ATTACHMENTS_MAX, INSTRUCTIONS_MAX_BYTES, QUESTION_MAX_BYTES};
 use domain::machine::MachineStatus;
 use domain::scope::Permission;
 use engine::templates::PromptTemplates;
@@ -15,6 +15,7 @@ use engine::{
 use live::{Generation, Live, LiveAnswer, Meta, Snapshot};
 use machine::{Machines, SupervisorError};
 use models::Catalog;
+use store::client_histories::ClientExchange;
 use store::conversations;
 pub use store::questions::Idempotency;
 use store::questions::{
@@ -58,10 +59,22 @@ pub struct AskRequest {
     /// The agent; the default if `None`.
     pub agent: Option<String>,
     pub skills: Vec<String>,
+    /// Instructions beside those of the agent.
+    pub instructions: Option<String>,
+    /// The history of a client that keeps it itself.
+    pub client: Option<ClientExchange>,
     /// The idempotency key, which prevents a repeated request from asking again.
     pub idempotency: Option<Idempotency>,
     /// The span of the request, if its trace is recorded.
     pub trace: Option<SpanContext>,
+}
+
+impl AskRequest {
+    /// Returns the first question of the conversation that it begins.
+    fn first_question(&self) -> &str {
+        let imported = self.client.as_ref().and_then(|client| client.imported.first());
+        imported.map_or(&self.input, |exchange| &exchange.text)
+    }
 }
 
 /// The place of a question in an existing conversation.
@@ -227,6 +240,9 @@ impl QuestionService {
         if request.input.contains('\0') {
             return Err(AskError::Nul);
         }
+        if request.instructions.as_ref().is_some_and(|text| text.len() > INSTRUCTIONS_MAX_BYTES) {
+            return Err(AskError::InstructionsTooLong);
+        }
         let library = self.plugins.library();
         let agent = request.agent.as_deref().map(|word| agent_of(&library, word)).transpose()?;
         let skills = skills_of(&library, &request.skills)?;
@@ -258,6 +274,7 @@ impl QuestionService {
             jurisdictions,
             web,
             workspace: None,
+            client: request.instructions.as_deref(),
             templates,
         };
         let reserve = first_reservation(
@@ -281,6 +298,8 @@ impl QuestionService {
             goes_on,
             model_limits: model.model_limits(),
             reserve,
+            instructions: request.instructions,
+            client: request.client,
             text: request.input,
             attachments,
             agent,
@@ -413,7 +432,7 @@ impl QuestionService {
                 self.check_jurisdictions(&request.jurisdictions)?;
                 let new = NewConversation {
                     id: ConversationId::made_at(self.environment.now(), self.environment.random_bits()),
-                    title: title::of_question(&request.input),
+                    title: title::of_question(request.first_question()),
                     settings,
                     jurisdictions: each_once(&request.jurisdictions),
                     web_search: request.web_search,

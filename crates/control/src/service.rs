@@ -29,10 +29,10 @@ use crate::provisioning;
 use crate::vm::StoreMachineRecords;
 use crate::workspaces_marker::WorkspacesMarker;
 use crate::{
-    Admin, AnswerService, Authenticator, Catalogs, Check, Conversations, CredentialService, DiskReserve,
-    DiskReserveConfig, FileService, FirstOwner, HistoryService, Operators, Owner, Passwords, Plugins,
-    PluginsConfig, QuestionService, RunningService, ServiceEnvironment, SessionService, SingleSignOn,
-    SingleSignOnConfig, Vm,
+    Admin, AnswerService, Authenticator, Catalogs, Check, ClientHistories, Conversations, CredentialService,
+    DiskReserve, DiskReserveConfig, FileService, FirstOwner, HistoryService, Operators, Owner, Passwords,
+    PlainSteps, Plugins, PluginsConfig, QuestionService, RunningService, ServiceEnvironment, SessionService,
+    SingleSignOn, SingleSignOnConfig, Vm,
 };
 use engine::metrics::AnswerMetrics;
 use engine::templates::PromptTemplates;
@@ -106,12 +106,16 @@ pub struct CauserieService {
     /// Passwords and emails as their owners change them.
     pub credentials: CredentialService,
     pub history: HistoryService,
+    /// Histories of clients that keep them themselves.
+    pub client_histories: ClientHistories,
     /// The operations of operators in the web application.
     pub operators: Operators,
     /// The owners' own operations on keys and credits.
     pub owner: Owner,
     /// Passwords of the accounts' owners.
     pub passwords: Passwords,
+    /// Model steps without an agent.
+    pub plain_steps: PlainSteps,
     pub questions: QuestionService,
     /// Sessions of the web application.
     pub sessions: SessionService,
@@ -131,13 +135,14 @@ pub struct CauserieService {
 }
 
 /// Creates the embeddings, if they are configured. In any case, releases the credits that an earlier service has
-/// reserved for embeddings.
+/// reserved for embeddings and for steps without an agent.
 async fn build_embeddings(
     vendors: &VendorsConfig,
     store: &Store,
     environment: &ServiceEnvironment,
 ) -> Result<Option<Arc<EmbeddingService>>, StartError> {
     release_left_over(store, environment).await?;
+    PlainSteps::release_left_over(store, environment).await?;
     let Some(config) = &vendors.embeddings else { return Ok(None) };
     let model = EmbeddingModel::new(config, vendors)?;
     Ok(Some(EmbeddingService::new(model, store.clone(), environment.clone())))
@@ -241,12 +246,14 @@ impl CauserieService {
             answers: AnswerService::new(&store, &live, &background, &access),
             owner: Owner::new(&store, &environment, &access),
             history: HistoryService::new(&store, &background),
+            client_histories: ClientHistories::new(&store, &environment, &dispatch, &background),
             single_sign_on,
             sessions,
             access,
             catalogs: Catalogs::new(&store, &plugins, &catalog, &jurisdictions),
             conversations: Conversations::new((&store, &environment), &live, &dispatch, &background, &jobs),
             passwords,
+            plain_steps: PlainSteps::new(&store, &environment, &catalog, &background),
             questions: QuestionService {
                 store: store.clone(),
                 environment,

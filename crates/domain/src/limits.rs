@@ -2,6 +2,8 @@
 
 /// The longest question, in bytes.
 pub const QUESTION_MAX_BYTES: usize = 1024 * 1024;
+/// The longest instructions that a client sends with a question, in bytes.
+pub const INSTRUCTIONS_MAX_BYTES: usize = 256 * 1024;
 /// The longest title of a conversation, in characters.
 pub const TITLE_MAX_CHARS: usize = 120;
 /// The longest workspace path, in bytes.

@@ -65,6 +65,8 @@ pub struct PromptOptions<'a> {
     pub web: WebAccess,
     /// The instructions in the workspace, if there are any.
     pub workspace: Option<&'a str>,
+    /// The instructions that the client sent with the question, if there are any.
+    pub client: Option<&'a str>,
     pub templates: &'a Arc<PromptTemplates>,
 }
 
@@ -98,6 +100,8 @@ impl PromptContext {
             jurisdictions,
             web: self.web,
             workspace: self.workspace.as_deref(),
+            // For the answer, not for a task.
+            client: None,
             templates: &self.templates,
         };
         Self::from_options(self.library.clone(), chosen, false)
@@ -113,6 +117,9 @@ impl PromptContext {
         }
         if let Some(instructions) = chosen.workspace {
             sections.push(templates.render_section(Section::Workspace, &[("instructions", instructions)]));
+        }
+        if let Some(instructions) = chosen.client {
+            sections.push(templates.render_section(Section::Client, &[("instructions", instructions)]));
         }
         let named = agent.and_then(|agent| agent.tools.as_deref());
         let web = chosen.web.restrict_to(named);
@@ -430,6 +437,7 @@ mod tests {
             web,
             templates: &templates,
             workspace: None,
+            client: None,
         };
         PromptContext::new(Arc::new(plugins::read_plugins(&[])), chosen)
     }
@@ -450,6 +458,7 @@ mod tests {
                 jurisdictions: &[],
                 web,
                 workspace: None,
+                client: None,
                 templates: &templates,
             };
             let context = PromptContext::new(Arc::new(library), chosen);
@@ -490,6 +499,7 @@ mod tests {
                 jurisdictions: &jurisdictions,
                 web,
                 workspace: None,
+                client: None,
                 templates: &templates,
             };
             offered_skills(&library, chosen)
@@ -516,6 +526,7 @@ mod tests {
             jurisdictions: &jurisdictions,
             web,
             workspace: None,
+            client: None,
             templates: &templates,
         };
         let prompt = PromptContext::new(Arc::new(plugins::read_plugins(&[])), chosen);

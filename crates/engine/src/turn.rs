@@ -257,6 +257,7 @@ async fn create_runner(
         jurisdictions: &record.jurisdictions,
         web: web.access_for(record.web_search),
         workspace: workspace.as_deref(),
+        client: record.instructions.as_deref(),
         templates: &worker.templates,
     };
     let web_policy = WebPolicy {

@@ -19,6 +19,7 @@ use crate::health::Health;
 use crate::known;
 use crate::listing::Discovered;
 use crate::names;
+use crate::plain_options::PlainOptions;
 use crate::probe::{DiscoveryFailure, Probe, ProbeError, RefusedCalls, VendorHealth};
 use crate::provider::StepProvider;
 use crate::vendor::VendorClient;
@@ -65,6 +66,21 @@ impl CatalogModel {
             // A transcript that is too long says nothing about the model.
             Ok(_) | Err(StepError::TooLong) => {}
         }))
+    }
+}
+
+impl CatalogModel {
+    /// Returns the model with a client's options for its next step.
+    #[must_use]
+    pub fn with_plain_options(mut self, options: &PlainOptions) -> Self {
+        if let StepProvider::Vendor(vendor) = &self.provider {
+            let fields = options.for_format(vendor.format());
+            if !fields.is_empty() {
+                let vendor = vendor.with_options(&self.entry.vendor_name, &fields);
+                self.provider = StepProvider::Vendor(Arc::new(vendor));
+            }
+        }
+        self
     }
 }
 

@@ -117,6 +117,8 @@ fn new_question(number: u64, accounts: u128) -> NewQuestion {
         answer: MessageId::from_random(bits ^ 2),
         text: "What is the rent, and when is it due?".to_owned(),
         attachments: vec!["/uploads/lease.pdf".to_owned()],
+        instructions: None,
+        client: None,
         agent: None,
         skills: Vec::new(),
         reserve: Credits(20),

@@ -19,7 +19,7 @@ pub(crate) use branches::{ExchangePlace, place_of, show_place};
 pub use delete::{DeletedConversation, delete_conversation, remove_conversation_rows};
 pub use read::{
     AskedExchange, ConversationDetail, EXCHANGES_PAGE_MAX, StoredAnswer, StoredMessage, StoredQuestion,
-    answer_cost, asked_exchange, find_answer, latest_answer, read_conversation, read_messages,
+    answer_bill, answer_cost, asked_exchange, find_answer, latest_answer, read_conversation, read_messages,
     title_and_first_question,
 };
 
@@ -209,6 +209,18 @@ pub fn request_stop(
         tx.execute("UPDATE dispatch SET stop_requested = 1 WHERE answer_id = $1", params![answer])?;
     }
     Ok(summary)
+}
+
+/// Requests a stop of this answer. Does nothing and returns false if it is not in progress.
+///
+/// # Errors
+/// [`StoreError`].
+pub fn request_answer_stop(tx: &mut dyn Sql, account: AccountId, answer: MessageId) -> Result<bool> {
+    let requested = tx.execute(
+        "UPDATE dispatch SET stop_requested = 1 WHERE answer_id = $1 AND account_id = $2",
+        params![answer, account],
+    )?;
+    Ok(requested > 0)
 }
 
 /// Reads [`summary_columns`] and the open answer.

@@ -20,6 +20,7 @@
 mod abort;
 pub mod accounts;
 pub mod audit;
+pub mod client_histories;
 mod codec;
 mod confirmation;
 pub mod conversations;
@@ -35,6 +36,7 @@ pub mod machines;
 mod metrics;
 mod migrations;
 mod options;
+pub mod plain_steps;
 #[cfg(feature = "postgres")]
 mod postgres;
 pub mod questions;

@@ -6,6 +6,7 @@ use domain::credits::{Balance, Credits, PostingKind};
 use domain::id::{AccountId, ConversationId, KeyId, MessageId, PostingId, TraceId, UserId};
 use domain::time::Timestamp;
 
+use crate::client_histories::{ClientExchange, QuestionFacts, import_exchanges, record_client_exchange};
 use crate::codec;
 use crate::conversations::{
     ConversationSummary, ExchangePlace, place_of, read_summary_columns, show_place, summary_columns,
@@ -37,6 +38,10 @@ pub struct NewQuestion {
     pub question: MessageId,
     /// The identifier of the answer's message.
     pub answer: MessageId,
+    /// The instructions that the client sent with it, at most 256 KiB.
+    pub instructions: Option<String>,
+    /// The history of a client that keeps it itself.
+    pub client: Option<ClientExchange>,
     /// The text, at most [`QUESTION_MAX_BYTES`](domain::limits::QUESTION_MAX_BYTES), without NUL.
     pub text: String,
     /// Workspace paths of the attachments.
@@ -200,6 +205,9 @@ pub fn ask_question(tx: &mut dyn Sql, new: &NewQuestion) -> Result<AskResult, As
         return Err(AskRefused::OtherModel(conversation.model));
     }
     begin_answer(tx, new, &conversation, place)?;
+    if let Some(client) = &new.client {
+        record_client_exchange(tx, &new.facts_in(conversation.id), client)?;
+    }
     if new.reserve > Credits(0) {
         let mut posting = Posting::new(new.posting, new.account, PostingKind::Reserve, new.reserve, new.now);
         posting.conversation = Some(conversation.id);
@@ -277,6 +285,18 @@ impl NewQuestion {
             QuestionTarget::Existing(id) | QuestionTarget::BranchOf { conversation: id, .. } => *id,
             QuestionTarget::Version(version) => version.conversation,
             QuestionTarget::New(new) => new.id,
+        }
+    }
+
+    fn facts_in(&self, conversation: ConversationId) -> QuestionFacts<'_> {
+        QuestionFacts {
+            account: self.account,
+            user: self.user,
+            key: self.key_id(),
+            conversation,
+            answer: self.answer,
+            model: &self.model,
+            now: self.now,
         }
     }
 
@@ -362,10 +382,10 @@ fn assign_place(
 ) -> Result<(ConversationSummary, ExchangePlace), AskRefused> {
     let place_of_version = match &new.target {
         QuestionTarget::New(conversation) => {
-            return Ok((
-                insert_conversation(tx, new, conversation)?,
-                ExchangePlace { ordinal: 0, parent: None, depth: 0 },
-            ));
+            let imported = new.client.as_ref().map_or(0, |client| client.imported.len());
+            let ordinal = u32::try_from(imported).unwrap_or(u32::MAX);
+            let place = ExchangePlace { ordinal, parent: ordinal.checked_sub(1), depth: ordinal };
+            return Ok((insert_conversation(tx, new, conversation, ordinal)?, place));
         }
         QuestionTarget::Existing(_) => None,
         QuestionTarget::BranchOf { conversation, answer } => {
@@ -473,22 +493,28 @@ fn insert_conversation(
     tx: &mut dyn Sql,
     question: &NewQuestion,
     new: &NewConversation,
+    imported: u32,
 ) -> Result<ConversationSummary> {
+    let settings = codec::encode_json(&new.settings)?;
     tx.send_statement(
         "INSERT INTO conversations (id, account_id, title, model, settings, jurisdictions, web_search, pinned,
             created_at, modified_at, exchanges)
-         VALUES ($1, $2, $3, $4, $5, $6, $7, 0, $8, $8, 1)",
+         VALUES ($1, $2, $3, $4, $5, $6, $7, 0, $8, $8, $9)",
         params![
             new.id,
             question.account,
             &new.title,
             &question.model,
-            &codec::encode_json(&new.settings)?,
+            &settings,
             &codec::encode_json(&new.jurisdictions)?,
             new.web_search,
             question.now,
+            imported.saturating_add(1),
         ],
     )?;
+    if let Some(client) = &question.client {
+        import_exchanges(tx, &question.facts_in(new.id), &settings, client)?;
+    }
     Ok(ConversationSummary {
         id: new.id,
         title: new.title.clone(),
@@ -539,8 +565,8 @@ fn begin_answer(
     };
     tx.send_statement(
         "INSERT INTO questions (conversation_id, ordinal, id, text, attachments, agent, skills, created_at,
-            user_id, key_id, session_id, trace_id, depth, parent, model, settings)
-         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)",
+            user_id, key_id, session_id, trace_id, depth, parent, model, settings, instructions)
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17)",
         params![
             conversation.id,
             place.ordinal,
@@ -558,6 +584,7 @@ fn begin_answer(
             place.parent_column(),
             &conversation.model,
             &codec::encode_json(&conversation.settings)?,
+            new.instructions.as_ref(),
         ],
     )?;
     tx.send_statement(

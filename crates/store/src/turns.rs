@@ -116,10 +116,10 @@ macro_rules! cost_columns {
         "a.settled, a.used_input, a.used_cached, a.used_output, a.used_reasoning, a.used_estimated"
     };
 }
-use cost_columns;
+pub(crate) use cost_columns;
 
 /// Reads [`cost_columns`] from `column` on.
-fn read_cost(row: &dyn SqlRow, column: usize) -> Result<AnswerCost> {
+pub(crate) fn read_cost(row: &dyn SqlRow, column: usize) -> Result<AnswerCost> {
     Ok(AnswerCost {
         settled: row.get_credits(column)?,
         used: TokenUsage {

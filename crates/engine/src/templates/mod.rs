@@ -24,6 +24,8 @@ pub enum Section {
     Agent,
     /// The instructions of the workspace's owner, if its root has the file `AGENTS.md`.
     Workspace,
+    /// The instructions that the client sent with the question.
+    Client,
     /// Added if the question allows web search.
     Web,
     /// Added for an agent that works on a task of another one.
@@ -40,10 +42,11 @@ pub enum Section {
 
 impl Section {
     /// Every section, in the order of the prompt.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Base,
         Self::Agent,
         Self::Workspace,
+        Self::Client,
         Self::Web,
         Self::Task,
         Self::Jurisdictions,
@@ -59,6 +62,7 @@ impl Section {
             Self::Base => "base.md",
             Self::Agent => "agent.md",
             Self::Workspace => "workspace.md",
+            Self::Client => "client.md",
             Self::Web => "web.md",
             Self::Task => "task.md",
             Self::Jurisdictions => "jurisdictions.md",
@@ -72,7 +76,7 @@ impl Section {
     #[must_use]
     pub const fn placeholders(self) -> &'static [&'static str] {
         match self {
-            Self::Agent | Self::Workspace => &["instructions"],
+            Self::Agent | Self::Workspace | Self::Client => &["instructions"],
             Self::Jurisdictions => &["jurisdictions"],
             Self::Skills => &["chosen", "skills"],
             Self::Base | Self::Web | Self::Task | Self::Chosen | Self::Summary => &[],
@@ -86,6 +90,7 @@ impl Section {
             Self::Base => include_str!("base.md"),
             Self::Agent => include_str!("agent.md"),
             Self::Workspace => include_str!("workspace.md"),
+            Self::Client => include_str!("client.md"),
             Self::Web => include_str!("web.md"),
             Self::Task => include_str!("task.md"),
             Self::Jurisdictions => include_str!("jurisdictions.md"),

@@ -120,7 +120,8 @@ pub fn remove_account_rows(tx: &mut dyn Sql, account: AccountId, limit: u32) -> 
     let answering = tx.query_one(
         "SELECT 1 WHERE EXISTS (SELECT 1 FROM dispatch WHERE account_id = $1 AND lease_until IS NULL)
             OR EXISTS (SELECT 1 FROM dispatch WHERE account_id = $1 AND lease_until IS NOT NULL)
-            OR EXISTS (SELECT 1 FROM embedding_requests WHERE account_id = $1)",
+            OR EXISTS (SELECT 1 FROM embedding_requests WHERE account_id = $1)
+            OR EXISTS (SELECT 1 FROM plain_steps WHERE account_id = $1)",
         params![account],
         |_| Ok(()),
     )?;

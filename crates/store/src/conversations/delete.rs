@@ -73,6 +73,8 @@ pub fn remove_conversation_rows(tx: &mut dyn Sql, conversation: ConversationId, 
     for sql in [
         "DELETE FROM search_words WHERE conversation_id = $1 AND word IN
             (SELECT word FROM search_words WHERE conversation_id = $1 LIMIT $2)",
+        "DELETE FROM client_exchanges WHERE answer_id IN
+            (SELECT answer_id FROM client_exchanges WHERE conversation_id = $1 LIMIT $2)",
         "DELETE FROM delegations WHERE (answer_id, call_id) IN
             (SELECT d.answer_id, d.call_id FROM delegations d JOIN answers a ON a.id = d.answer_id
              WHERE a.conversation_id = $1 LIMIT $2)",

@@ -1,7 +1,7 @@
 //! Reads conversations and their messages.
 
 use domain::answer::{Answer, AnswerEnding, AnswerFailure, ErrorCode, LogEntry, RevisionStamp};
-use domain::credits::Credits;
+use domain::credits::{AnswerCost, Credits};
 use domain::id::{AccountId, ConversationId, MessageId};
 use domain::time::Timestamp;
 
@@ -9,7 +9,7 @@ use super::{ConversationError, ConversationSummary, read_conversation_summary};
 use crate::codec;
 use crate::error::StoreError;
 use crate::sql::{Result, RowExt, Sql, SqlExt, SqlRow, params};
-use crate::turns::log_before_damage;
+use crate::turns::{cost_columns, log_before_damage, read_cost};
 
 /// The maximum number of exchanges per read. A long conversation is never held in memory as a whole.
 pub const EXCHANGES_PAGE_MAX: u32 = 50;
@@ -162,6 +162,29 @@ pub fn answer_cost(
          WHERE c.account_id = $1 AND c.id = $2 AND c.deleted_at IS NULL AND a.id = $3",
         params![account, conversation, message],
         |row| row.opt_int(1)?.map(|_| row.get_credits(0)).transpose(),
+    )?
+    .ok_or(ConversationError::NotFound)
+}
+
+/// Returns the usage and the cost of an answer so far.
+///
+/// # Errors
+/// [`ConversationError::NotFound`], also if the message is a question.
+pub fn answer_bill(
+    tx: &mut dyn Sql,
+    account: AccountId,
+    conversation: ConversationId,
+    message: MessageId,
+) -> Result<AnswerCost, ConversationError> {
+    tx.query_one(
+        concat!(
+            "SELECT ",
+            cost_columns!(),
+            " FROM answers a JOIN conversations c ON c.id = a.conversation_id
+              WHERE c.account_id = $1 AND c.id = $2 AND c.deleted_at IS NULL AND a.id = $3"
+        ),
+        params![account, conversation, message],
+        |row| read_cost(row, 0),
     )?
     .ok_or(ConversationError::NotFound)
 }

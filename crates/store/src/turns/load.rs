@@ -41,6 +41,8 @@ pub struct TurnRecord {
     pub question: String,
     /// Workspace paths of the question's attachments.
     pub attachments: Vec<String>,
+    /// The instructions that the client sent with the question.
+    pub instructions: Option<String>,
     /// The full name of the chosen agent.
     pub agent: Option<String>,
     /// The full names of the chosen skills.
@@ -131,7 +133,7 @@ fn load_head(tx: &mut dyn Sql, answer: MessageId) -> Result<Option<TurnRecord>> 
                 c.web_search, ",
             cost_columns!(),
             ", a.price_base, a.price_input, a.price_output, a.context_tokens, a.output_max_tokens,
-                q.trace_id, c.deleted_at
+                q.trace_id, c.deleted_at, q.instructions
              FROM answers a JOIN dispatch d ON d.answer_id = a.id JOIN conversations c ON c.id = a.conversation_id
              JOIN questions q ON q.conversation_id = a.conversation_id AND q.ordinal = a.ordinal
              WHERE a.id = $1 AND a.completed_at IS NULL"
@@ -159,6 +161,7 @@ fn load_head(tx: &mut dyn Sql, answer: MessageId) -> Result<Option<TurnRecord>> 
                 model_limits: read_model_limits(row, 21)?,
                 trace: row.opt_id(26)?,
                 deleted: row.opt_int(27)?.is_some(),
+                instructions: row.opt_text(28)?.map(str::to_owned),
                 earlier: Vec::new(),
                 earlier_left_out: 0,
                 log: Vec::new(),

@@ -130,6 +130,8 @@ impl StoreFixture {
             answer: MessageId::from_random(self.next_bits()),
             text: "What is the rent?".to_owned(),
             attachments: vec!["/uploads/lease.pdf".to_owned()],
+            instructions: None,
+            client: None,
             agent: None,
             skills: Vec::new(),
             reserve: Credits(10),
