@@ -306,10 +306,11 @@ pub(crate) async fn start_service(loaded: Loaded) -> Result<StartedService, Serv
         environment,
         ending: ending.clone(),
     };
+    let openai = openai_api::OpenAiConfig { tls: tls.is_some(), shutdown: ending.clone() };
     let front = Frontend {
         router: router
             .merge(monitoring_router(sources))
-            .merge(openai_api::openai_router(&service, guard.clone()))
+            .merge(openai_api::openai_router(&service, openai, guard.clone()))
             .merge(app::app_router(&service, pages, guard.clone()))
             .fallback(answer_unknown_path),
         direct,

@@ -11,6 +11,7 @@ use axum::response::{IntoResponse, Json, Response};
 use control::{ErrorKind, PublicCode, UseCaseError};
 use domain::answer::{AnswerFailure, ErrorCode};
 use domain::excerpt::EXCERPT_MAX_CHARS;
+use domain::step::{RefusedPart, StepError};
 use http_common::{BUDGET_RETRY_AFTER, BudgetExceeded, ErrorFacts, JsonBodyError};
 use serde::Serialize;
 
@@ -134,9 +135,16 @@ impl OpenAiError {
         Self { param: field, ..error }
     }
 
-    /// Logs a failure for operators, and creates an error without its details.
-    pub(crate) fn internal(error: impl Display) -> Self {
-        UseCaseError::internal(error).into()
+    /// Creates the error for messages that exceed a model's context.
+    pub(crate) fn context_too_long(message: impl Display) -> Self {
+        let error = Self::new(StatusCode::BAD_REQUEST, CONTEXT_LENGTH_EXCEEDED, message);
+        Self { param: Some("messages".to_owned()), ..error }
+    }
+
+    /// Creates an error that ends by itself.
+    pub(crate) fn unavailable(message: impl Display) -> Self {
+        let error = Self::new(StatusCode::SERVICE_UNAVAILABLE, "unavailable", message);
+        Self { retry_after: Some(RETRY_AFTER), ..error }
     }
 
     fn retry_after(self, wait: Duration) -> Self {
@@ -187,7 +195,7 @@ impl From<UseCaseError> for OpenAiError {
     fn from(error: UseCaseError) -> Self {
         let code = error.code();
         match code {
-            PublicCode::UnknownModel => return Self::no_such_model(error),
+            PublicCode::UnknownModel | PublicCode::UnknownAgent => return Self::no_such_model(error),
             PublicCode::InsufficientCredits | PublicCode::SpendingLimit => {
                 return insufficient_quota(error.into_message());
             }
@@ -200,7 +208,7 @@ impl From<UseCaseError> for OpenAiError {
             _ => (status_of_kind(error.kind()), lower_case(code.as_str())),
         };
         let param = match code {
-            PublicCode::UnknownAgent | PublicCode::AmbiguousName => Some("model"),
+            PublicCode::AmbiguousName => Some("model"),
             PublicCode::UnknownSetting => Some("reasoning_effort"),
             PublicCode::UnknownJurisdiction | PublicCode::UnknownSkill => Some("metadata"),
             _ => None,
@@ -262,6 +270,31 @@ impl From<&AnswerFailure> for OpenAiError {
             }
         };
         Self { is_final: true, ..error }
+    }
+}
+
+/// A step without an agent failed.
+impl From<&StepError> for OpenAiError {
+    fn from(error: &StepError) -> Self {
+        match error {
+            StepError::TooLong => Self::context_too_long(error),
+            StepError::Unavailable { retry_after, .. } => {
+                let unavailable = Self::new(StatusCode::SERVICE_UNAVAILABLE, "model_unavailable", error);
+                let seconds = retry_after.map(|wait| wait.as_secs().max(1));
+                Self { retry_after: seconds, ..unavailable }
+            }
+            StepError::TimedOut { .. } => {
+                Self::new(StatusCode::SERVICE_UNAVAILABLE, "model_unavailable", error)
+            }
+            StepError::Rejected { refused: RefusedPart::Request, .. } => {
+                Self::new(StatusCode::BAD_REQUEST, "model_rejected", error)
+            }
+            StepError::Rejected { refused: RefusedPart::Key | RefusedPart::Payment, .. } => {
+                let message = "the service cannot use this model now: ask the operator of this service";
+                let rejected = Self::new(StatusCode::SERVICE_UNAVAILABLE, "model_rejected", message);
+                Self { is_final: true, ..rejected }
+            }
+        }
     }
 }
 

@@ -3,22 +3,50 @@
 //! Conversations, files, credits, keys and machines are the same as those of `/api/v1`. A handler extracts its input, calls
 //! use cases and converts their results. [`error`] gives errors OpenAI's form, [`key`] authenticates a request before
 //! anything else, [`model_id`] tells which model and which agent a request means.
+//!
+//! # Where to look
+//!
+//! - Histories and the conversations that they continue: `history.rs`, `asking.rs`; their messages: `messages.rs`; files in
+//!   them: `sent_files.rs`.
+//! - Completions without an agent: `plain.rs`; requests beside a conversation: `side_request.rs`.
+//! - Completions: `chat.rs`, `chat_request.rs`, `chat_wire.rs`; what a growing answer adds: `deltas.rs`; clients that leave:
+//!   `readers.rs`.
 
+mod asking;
+mod body;
+mod chat;
+mod chat_request;
+mod chat_wire;
+mod deltas;
 mod error;
+mod history;
 mod key;
+mod messages;
 mod model_id;
 mod models;
+mod origin;
+mod plain;
+mod readers;
+mod sent_files;
+mod side_request;
 
 use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::{DefaultBodyLimit, FromRef};
 use axum::middleware::from_fn_with_state;
-use axum::routing::{any, get};
+use axum::routing::{any, get, post};
 use control::{Authenticator, Catalogs, CauserieService};
 use http_common::RateLimiter;
+use tokio_util::sync::CancellationToken;
 
+use crate::asking::HistoryAsker;
+use crate::body::BodyBudget;
+use crate::chat::ChatService;
 use crate::error::OpenAiError;
+use crate::key::KeyLayer;
+use crate::origin::OriginRules;
+use crate::readers::AnswerReaders;
 pub use error::translate_refusal;
 
 /// The path of the interface.
@@ -43,6 +71,7 @@ macro_rules! parts {
 parts! {
     access: Authenticator,
     catalogs: Catalogs,
+    chat: ChatService,
 }
 
 /// Returns true for the paths of this interface.
@@ -51,16 +80,41 @@ pub fn is_own_path(path: &str) -> bool {
     path.strip_prefix(ROOT).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
+/// The circumstances of the interface.
+pub struct OpenAiConfig {
+    /// True if the service itself speaks TLS.
+    pub tls: bool,
+    /// Cancelled when the service shuts down.
+    pub shutdown: CancellationToken,
+}
+
 /// Creates the router of the interface behind the rate limiter `guard`.
-pub fn openai_router(service: &CauserieService, guard: Arc<RateLimiter>) -> Router {
-    let layer = key::KeyLayer { access: service.access.clone(), guard };
-    let state = OpenAiState(Arc::new(OpenAiParts {
-        access: service.access.clone(),
+pub fn openai_router(service: &CauserieService, config: OpenAiConfig, guard: Arc<RateLimiter>) -> Router {
+    let OpenAiConfig { tls, shutdown } = config;
+    let access = service.access.clone();
+    let layer = KeyLayer { access: access.clone(), guard: guard.clone() };
+    let readers = AnswerReaders::new(service.client_histories.clone(), access.clone(), shutdown.clone());
+    let asker = HistoryAsker {
+        questions: service.questions.clone(),
+        answers: service.answers.clone(),
         catalogs: service.catalogs.clone(),
-    }));
+        histories: service.client_histories.clone(),
+        files: service.files.clone(),
+        readers,
+    };
+    let chat = ChatService {
+        access: access.clone(),
+        asker,
+        plain_steps: service.plain_steps.clone(),
+        bodies: BodyBudget::new(),
+        origins: Arc::new(OriginRules { tls, guard }),
+        shutdown,
+    };
+    let state = OpenAiState(Arc::new(OpenAiParts { access, catalogs: service.catalogs.clone(), chat }));
     Router::new()
         .route("/v1/models", get(models::list_models))
         .route("/v1/models/{*id}", get(models::find_model))
+        .route("/v1/chat/completions", post(chat::create_completion))
         .route("/v1", any(no_such_path))
         .route("/v1/", any(no_such_path))
         .route("/v1/{*path}", any(no_such_path))

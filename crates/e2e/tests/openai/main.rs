@@ -1,4 +1,9 @@
 //! The interface `/v1`, called with the JSON that programs for OpenAI send.
 
+mod chat;
+mod files;
 mod frame;
+mod histories;
+mod leaving;
+mod plain;
 mod stage;

@@ -1,0 +1,398 @@
+//! `POST /v1/chat/completions` by an agent: whole, or as a stream of chunks.
+
+use std::sync::Arc;
+
+use axum::Extension;
+use axum::extract::{Request, State};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, header};
+use axum::response::{IntoResponse, Response};
+use control::{Authenticator, PlainSteps, Principal};
+use domain::answer::{AnswerEnding, ErrorCode};
+use domain::catalog::ModelEntry;
+use domain::credits::AnswerCost;
+use domain::scope::Permission::Ask;
+use futures_util::stream;
+use http_common::{Peer, SseEvent, data_stream};
+use live::{AnswerProgress, LiveAnswer};
+use serde_json::Value;
+use telemetry::trace::SpanContext;
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+use crate::asking::{
+    AnswerChoices, AskedHistory, ConversationName, FollowedAnswer, HistoryAsker, hash_request, is_repeated,
+};
+use crate::body::BodyBudget;
+use crate::chat_request::ChatRequest;
+use crate::chat_wire::{Completion, CompletionHead, DeltaBody, FinishReason, UsageBody};
+use crate::deltas::{AnswerDelta, AnswerDeltas};
+use crate::error::{OpenAiError, OpenAiResult};
+use crate::history::History;
+use crate::messages::Message;
+use crate::model_id::ModelId;
+use crate::origin::OriginRules;
+use crate::plain::{self, PlainReader};
+use crate::readers::ReaderGuard;
+use crate::side_request::{SideTask, find_side_task, reader_reply};
+
+/// Lists the fields of the request that had no effect.
+const IGNORED: HeaderName = HeaderName::from_static("x-causerie-ignored");
+/// Names the conversation of an answer.
+const CONVERSATION: HeaderName = HeaderName::from_static("x-causerie-conversation");
+
+/// The parts of the service that completions use. Cheap to clone.
+#[derive(Clone)]
+pub(crate) struct ChatService {
+    pub(crate) access: Authenticator,
+    pub(crate) asker: HistoryAsker,
+    pub(crate) plain_steps: PlainSteps,
+    pub(crate) bodies: BodyBudget,
+    pub(crate) origins: Arc<OriginRules>,
+    pub(crate) shutdown: CancellationToken,
+}
+
+/// Answers the last message of a history.
+pub(crate) async fn create_completion(
+    State(chat): State<ChatService>,
+    Extension(principal): Extension<Principal>,
+    trace: Option<Extension<SpanContext>>,
+    request: Request,
+) -> OpenAiResult<Response> {
+    chat.access.authorize(&principal, &[Ask], "createCompletion")?;
+    let headers = request.headers().clone();
+    let peer = request.extensions().get::<Peer>().copied();
+    let origin = chat.origins.origin_of(request.uri(), &headers, peer);
+    let body = chat.bodies.read_body(&principal, &chat.access, request).await?;
+    let mut request = ChatRequest::parse(body.raw.get())?;
+    let request_hash = hash_request(&principal, body.raw.get());
+    let messages = request.take_messages()?;
+    drop(body);
+    let models = chat.asker.catalogs.list_models(&principal)?;
+    let id = request.model.as_deref().filter(|id| !id.is_empty());
+    let id = id.map(|id| ModelId::parse(id, |id| models.iter().any(|model| model.id == id)));
+    let task = find_side_task(&headers, &request, &messages);
+    if task.is_some() || matches!(id, Some(ModelId::Plain(_))) {
+        return chat.complete_plainly(principal, &models, (request, messages), id, task).await;
+    }
+    let history = History::from_messages(messages)?;
+    let (choices, ignored) = choose_answer(id, &models, &request)?;
+    let asked = AskedHistory {
+        name: ConversationName::from_request(&headers, request.prompt_cache_key.as_deref()),
+        history: history.clone(),
+        choices,
+        request_hash,
+        is_repeated: is_repeated(&headers),
+        trace: trace.map(|Extension(trace)| trace),
+    };
+    let followed = chat.asker.ask_question(&principal, asked).await?;
+    let meta = followed.live.meta();
+    let head = CompletionHead {
+        id: format!("chatcmpl-{}", meta.answer),
+        created: u64::try_from(meta.created_at.micros() / 1_000_000).unwrap_or_default(),
+        model: request.model.clone().unwrap_or_else(|| meta.model.clone()),
+        includes_usage: request.includes_usage(),
+    };
+    let conversation = meta.conversation.to_string();
+    let reading = CompletionReader::new(chat, principal, head, history, followed, origin);
+    let mut response =
+        if request.is_streamed() { reading.stream_chunks() } else { reading.read_whole().await? };
+    add_header(response.headers_mut(), CONVERSATION, &conversation);
+    if !ignored.is_empty() {
+        add_header(response.headers_mut(), IGNORED, &ignored.join(", "));
+    }
+    Ok(response)
+}
+
+fn add_header(headers: &mut HeaderMap, name: HeaderName, value: &str) {
+    if let Ok(value) = HeaderValue::from_str(value) {
+        headers.insert(name, value);
+    }
+}
+
+impl ChatService {
+    /// Answers in one step of a model, without an agent and a conversation.
+    async fn complete_plainly(
+        self,
+        principal: Principal,
+        models: &[ModelEntry],
+        (request, messages): (ChatRequest, Vec<Message>),
+        id: Option<ModelId>,
+        task: Option<SideTask>,
+    ) -> OpenAiResult<Response> {
+        // An agent has no model of its own here.
+        let mut choices = AnswerChoices { agent: None, ..AnswerChoices::from_model(id) };
+        if let Some(effort) = &request.reasoning_effort {
+            choices.set_effort(effort, models);
+        }
+        let is_meant = |entry: &&ModelEntry| match &choices.model {
+            Some(model) => entry.id == *model,
+            None => entry.default,
+        };
+        let entry = models.iter().find(is_meant);
+        let id = self.asker.histories.new_message_id();
+        let head = CompletionHead {
+            id: format!("chatcmpl-{id}"),
+            created: self.asker.histories.now_seconds(),
+            model: request.model.clone().or_else(|| Some(entry?.id.clone())).unwrap_or_default(),
+            includes_usage: request.includes_usage(),
+        };
+        if let Some(task) = task.filter(|_| entry.is_some_and(|entry| entry.builtin)) {
+            return Ok(reply_as_reader(&head, task, &request, &messages));
+        }
+        let plain = plain::convert_request(&request, messages, choices.model, choices.settings)?;
+        let step = self.plain_steps.begin_step(&principal, plain).await?;
+        let reading = PlainReader::new(head, principal, self.access, self.shutdown, step);
+        if request.is_streamed() {
+            return Ok(reading.stream_chunks());
+        }
+        reading.read_whole().await.map(json_response)
+    }
+}
+
+/// Replies to a side request as the built-in reader does, which writes no texts: at once, and without a cost.
+fn reply_as_reader(
+    head: &CompletionHead,
+    task: SideTask,
+    request: &ChatRequest,
+    messages: &[Message],
+) -> Response {
+    let content = reader_reply(task, messages);
+    let usage = UsageBody::from(AnswerCost::default());
+    if request.is_streamed() {
+        let text = DeltaBody::of_content(&content);
+        let mut lines = vec![head.chunk(DeltaBody::first(), None), head.chunk(text, None)];
+        lines.extend(head.last_chunks(FinishReason::Stop, usage));
+        let whole = stream::iter([SseEvent::from_data(&lines)]);
+        return data_stream(whole, std::future::pending());
+    }
+    json_response(head.completion(Completion {
+        content: &content,
+        reasoning: "",
+        tool_calls: Vec::new(),
+        citations: &[],
+        finish: FinishReason::Stop,
+        usage,
+    }))
+}
+
+/// Returns the choices of a question, and the fields that have no effect.
+fn choose_answer(
+    id: Option<ModelId>,
+    models: &[ModelEntry],
+    request: &ChatRequest,
+) -> OpenAiResult<(AnswerChoices, Vec<&'static str>)> {
+    let mut choices = AnswerChoices::from_model(id);
+    let mut ignored = Vec::new();
+    if request.tools.as_ref().is_some_and(|tools| !tools.is_empty()) {
+        refuse_forced_tools(request.tool_choice.as_ref())?;
+        ignored.push("tools");
+    }
+    if let Some(effort) = &request.reasoning_effort
+        && !choices.set_effort(effort, models)
+    {
+        ignored.push("reasoning_effort");
+    }
+    let others = [
+        ("response_format", request.response_format.is_some()),
+        ("stop", request.stop.is_some()),
+        ("max_tokens", request.output_max_tokens().is_some()),
+        ("temperature", request.temperature.is_some()),
+        ("top_p", request.top_p.is_some()),
+        ("store", request.store == Some(false)),
+    ];
+    ignored.extend(others.into_iter().filter(|(_, is_set)| *is_set).map(|(name, _)| name));
+    choices.web_search = request.web_search_options.as_ref().is_some_and(|options| !options.is_null());
+    choices.jurisdictions = request.metadata_words("jurisdictions");
+    choices.skills = request.metadata_words("skills");
+    Ok((choices, ignored))
+}
+
+/// Refuses a request that only a call of the client's tools would fulfil.
+fn refuse_forced_tools(choice: Option<&Value>) -> OpenAiResult<()> {
+    let is_forced = match choice {
+        Some(Value::String(word)) => word == "required",
+        Some(Value::Object(_)) => true,
+        _ => false,
+    };
+    if is_forced {
+        let message =
+            "an agent calls its own tools alone: send tool_choice \"auto\", or use the model plain/…";
+        return Err(OpenAiError::invalid_field("tool_choice", message));
+    }
+    Ok(())
+}
+
+/// Reads an answer as a completion.
+struct CompletionReader {
+    chat: ChatService,
+    principal: Principal,
+    head: CompletionHead,
+    history: History,
+    live: Arc<LiveAnswer>,
+    progress: watch::Receiver<AnswerProgress>,
+    reader: ReaderGuard,
+    deltas: AnswerDeltas,
+    stage: StreamStage,
+}
+
+/// The place in a stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum StreamStage {
+    /// Nothing was sent.
+    Begin,
+    /// The present state is read without waiting for a change.
+    Present,
+    Growing,
+    Ended,
+}
+
+impl CompletionReader {
+    fn new(
+        chat: ChatService,
+        principal: Principal,
+        head: CompletionHead,
+        history: History,
+        FollowedAnswer { live, reader }: FollowedAnswer,
+        origin: String,
+    ) -> Self {
+        let progress = live.progress();
+        let (deltas, stage) = (AnswerDeltas::new(origin), StreamStage::Begin);
+        Self { chat, principal, head, history, live, progress, reader, deltas, stage }
+    }
+
+    /// Streams the chunks.
+    fn stream_chunks(self) -> Response {
+        let revoked = self.chat.access.clone().await_revocation(self.principal.clone());
+        let chunks = stream::unfold(self, async |mut reader| {
+            let lines = reader.next_lines().await?;
+            Some((SseEvent::from_data(&lines), reader))
+        });
+        data_stream(chunks, revoked)
+    }
+
+    /// Returns the next lines of the stream; `None` at its end. Cancel safe until the answer has ended.
+    async fn next_lines(&mut self) -> Option<Vec<String>> {
+        match self.stage {
+            StreamStage::Begin => {
+                self.stage = StreamStage::Present;
+                return Some(vec![self.head.chunk(DeltaBody::first(), None)]);
+            }
+            StreamStage::Present | StreamStage::Growing => {}
+            StreamStage::Ended => return None,
+        }
+        loop {
+            if self.stage == StreamStage::Growing && !self.wait_for_change().await {
+                self.stage = StreamStage::Ended;
+                return Some(vec![restart_error().to_json()]);
+            }
+            self.stage = StreamStage::Growing;
+            self.progress.mark_unchanged();
+            let deltas = &mut self.deltas;
+            let (deltas, ending) =
+                self.live.read_answer(|answer| (deltas.read_state(answer), answer.ending.clone()));
+            let mut lines: Vec<String> = deltas.iter().map(|delta| self.delta_chunk(delta)).collect();
+            if let Some(ending) = ending {
+                self.stage = StreamStage::Ended;
+                lines.extend(self.last_lines(&ending).await);
+            }
+            if !lines.is_empty() {
+                return Some(lines);
+            }
+        }
+    }
+
+    /// Waits for a change of the answer. Returns false when the service shuts down.
+    async fn wait_for_change(&mut self) -> bool {
+        tokio::select! {
+            // The sender lives as long as the answer.
+            changed = self.progress.changed() => changed.is_ok(),
+            () = self.chat.shutdown.cancelled() => false,
+        }
+    }
+
+    fn delta_chunk(&self, delta: &AnswerDelta) -> String {
+        let body = match delta {
+            AnswerDelta::Content(text) => DeltaBody::of_content(text),
+            AnswerDelta::Reasoning(text) => DeltaBody::of_reasoning(text),
+        };
+        self.head.chunk(body, None)
+    }
+
+    /// Returns the lines after the last text.
+    async fn last_lines(&mut self, ending: &AnswerEnding) -> Vec<String> {
+        let bill = self.finish_reading().await;
+        let finish = match finish_of(ending) {
+            Ok(finish) => finish,
+            Err(error) => return vec![error.to_json()],
+        };
+        let citations = self.deltas.citations();
+        let cited =
+            (!citations.is_empty()).then(|| self.head.chunk(DeltaBody::of_citations(citations), None));
+        cited.into_iter().chain(self.head.last_chunks(finish, UsageBody::from(bill))).collect()
+    }
+
+    /// Records what the client has got, and returns what the answer has cost.
+    async fn finish_reading(&mut self) -> AnswerCost {
+        self.reader.finish();
+        let (conversation, answer) = (self.live.meta().conversation, self.live.meta().answer);
+        let after = self.history.hash_after_answer(self.deltas.content());
+        // Failures were logged. Without the hash the next question is placed by the questions before it.
+        let _ = self.chat.asker.histories.record_sent_answer(&self.principal, answer, after).await;
+        let bill = self.chat.asker.answers.answer_bill(&self.principal, conversation, answer).await;
+        bill.unwrap_or_default()
+    }
+
+    /// Waits for the end of the answer, and returns it as a whole.
+    async fn read_whole(mut self) -> OpenAiResult<Response> {
+        let revoked = self.chat.access.clone().await_revocation(self.principal.clone());
+        let mut progress = self.live.progress();
+        tokio::select! {
+            _ = progress.wait_for(|progress| progress.ended) => {}
+            () = self.chat.shutdown.cancelled() => return Err(restart_error()),
+            () = revoked => return Err(OpenAiError::invalid_key()),
+        }
+        let deltas = &mut self.deltas;
+        let (deltas, ending) =
+            self.live.read_answer(|answer| (deltas.read_state(answer), answer.ending.clone()));
+        let reasoning: String = deltas
+            .iter()
+            .filter_map(|delta| match delta {
+                AnswerDelta::Reasoning(text) => Some(text.as_str()),
+                AnswerDelta::Content(_) => None,
+            })
+            .collect();
+        let bill = self.finish_reading().await;
+        let finish = finish_of(&ending.unwrap_or(AnswerEnding::Stopped))?;
+        let body = self.head.completion(Completion {
+            content: self.deltas.content(),
+            reasoning: reasoning.trim(),
+            tool_calls: Vec::new(),
+            citations: self.deltas.citations(),
+            finish,
+            usage: UsageBody::from(bill),
+        });
+        Ok(json_response(body))
+    }
+}
+
+/// Creates a response with this JSON.
+pub(crate) fn json_response(body: String) -> Response {
+    ([(header::CONTENT_TYPE, HeaderValue::from_static("application/json"))], body).into_response()
+}
+
+/// Returns the error of an answer whose reader cannot wait for its end.
+pub(crate) fn restart_error() -> OpenAiError {
+    OpenAiError::unavailable("the service is restarting: ask again, and the answer continues")
+}
+
+/// Returns the reason why an answer ended.
+fn finish_of(ending: &AnswerEnding) -> OpenAiResult<FinishReason> {
+    match ending {
+        AnswerEnding::Done | AnswerEnding::Stopped => Ok(FinishReason::Stop),
+        AnswerEnding::Failed(failure) => match failure.code {
+            ErrorCode::OutputExhausted => Ok(FinishReason::Length),
+            ErrorCode::ModelRefused => Ok(FinishReason::ContentFilter),
+            _ => Err(failure.into()),
+        },
+    }
+}

@@ -1,0 +1,118 @@
+//! The clients that read an answer. An answer that all of them have left is stopped after a while, because nobody will
+//! read it: these clients cannot come back for it later.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use control::{Authenticator, ClientHistories, Principal};
+use domain::id::{ConversationId, MessageId};
+use tokio::time::sleep;
+use tokio_util::sync::CancellationToken;
+
+/// The time for a client to ask again whose connection was lost.
+const GRACE: Duration = Duration::from_secs(10);
+
+/// The readers of all answers. Cheap to clone.
+#[derive(Clone)]
+pub(crate) struct AnswerReaders {
+    shared: Arc<Mutex<HashMap<MessageId, ReadAnswer>>>,
+    histories: ClientHistories,
+    access: Authenticator,
+    shutdown: CancellationToken,
+}
+
+struct ReadAnswer {
+    conversation: ConversationId,
+    readers: usize,
+    /// Counts the times that it had no reader.
+    left: u64,
+}
+
+/// A reader of an answer. Dropping it before the answer has ended is leaving.
+pub(crate) struct ReaderGuard {
+    readers: AnswerReaders,
+    principal: Principal,
+    answer: MessageId,
+    has_ended: bool,
+}
+
+impl AnswerReaders {
+    pub(crate) fn new(
+        histories: ClientHistories,
+        access: Authenticator,
+        shutdown: CancellationToken,
+    ) -> Self {
+        Self { shared: Arc::default(), histories, access, shutdown }
+    }
+
+    /// Adds a reader.
+    pub(crate) fn add_reader(
+        &self,
+        principal: &Principal,
+        conversation: ConversationId,
+        answer: MessageId,
+    ) -> ReaderGuard {
+        let new = ReadAnswer { conversation, readers: 0, left: 0 };
+        self.lock_answers().entry(answer).or_insert(new).readers += 1;
+        ReaderGuard { readers: self.clone(), principal: principal.clone(), answer, has_ended: false }
+    }
+
+    /// Returns the answer of a conversation that its readers have left.
+    pub(crate) fn abandoned_in(&self, conversation: ConversationId) -> Option<MessageId> {
+        let answers = self.lock_answers();
+        let abandoned = |read: &ReadAnswer| read.conversation == conversation && read.readers == 0;
+        answers.iter().find(|(_, read)| abandoned(read)).map(|(answer, _)| *answer)
+    }
+
+    /// Stops an answer that nobody reads after the time of grace. The end of a key does not stop its answers.
+    async fn stop_after_grace(self, principal: Principal, answer: MessageId, left: u64) {
+        sleep(GRACE).await;
+        let is_abandoned = {
+            let mut answers = self.lock_answers();
+            let is_abandoned =
+                answers.get(&answer).is_some_and(|read| read.readers == 0 && read.left == left);
+            if is_abandoned {
+                answers.remove(&answer);
+            }
+            is_abandoned
+        };
+        if is_abandoned && self.access.is_still_valid(&principal).await {
+            // The failure was logged. The answer is written to its end then.
+            let _ = self.histories.stop_abandoned(&principal, answer).await;
+        }
+    }
+
+    fn lock_answers(&self) -> MutexGuard<'_, HashMap<MessageId, ReadAnswer>> {
+        self.shared.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl ReaderGuard {
+    /// Records that the answer has ended.
+    pub(crate) fn finish(&mut self) {
+        self.has_ended = true;
+    }
+}
+
+impl Drop for ReaderGuard {
+    fn drop(&mut self) {
+        let mut answers = self.readers.lock_answers();
+        let Some(read) = answers.get_mut(&self.answer) else { return };
+        read.readers = read.readers.saturating_sub(1);
+        if read.readers > 0 {
+            return;
+        }
+        if self.has_ended || self.readers.shutdown.is_cancelled() {
+            answers.remove(&self.answer);
+            return;
+        }
+        read.left += 1;
+        let left = read.left;
+        drop(answers);
+        let (readers, principal) = (self.readers.clone(), self.principal.clone());
+        let stopping = readers.clone().stop_after_grace(principal, self.answer, left);
+        // Ends with the shutdown; the answer continues after the next start then.
+        tokio::spawn(readers.shutdown.run_until_cancelled_owned(stopping));
+    }
+}
