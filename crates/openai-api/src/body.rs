@@ -33,7 +33,14 @@ pub(crate) struct BodyBudget(Arc<Budget>);
 /// A body, charged to its account until it is dropped.
 pub(crate) struct RequestBody {
     pub(crate) raw: Box<RawValue>,
-    _held: BudgetShare,
+    held: BudgetShare,
+}
+
+impl RequestBody {
+    /// Drops the body and returns its share of the budget, for as long as the parsed values live.
+    pub(crate) fn into_share(self) -> BudgetShare {
+        self.held
+    }
 }
 
 impl BodyBudget {
@@ -65,6 +72,6 @@ impl BodyBudget {
         if began.elapsed() >= SLOW_BODY && !access.is_still_valid(principal).await {
             return Err(OpenAiError::invalid_key());
         }
-        Ok(RequestBody { raw, _held: held })
+        Ok(RequestBody { raw, held })
     }
 }

@@ -27,7 +27,7 @@ use crate::chat_request::ChatRequest;
 use crate::chat_wire::{Completion, CompletionHead, DeltaBody, FinishReason, UsageBody};
 use crate::deltas::{AnswerDelta, AnswerDeltas};
 use crate::error::{OpenAiError, OpenAiResult};
-use crate::history::History;
+use crate::history::{History, HistoryHash, hash_after_answer};
 use crate::messages::Message;
 use crate::model_id::ModelId;
 use crate::origin::OriginRules;
@@ -66,7 +66,7 @@ pub(crate) async fn create_completion(
     let mut request = ChatRequest::parse(body.raw.get())?;
     let request_hash = hash_request(&principal, body.raw.get());
     let messages = request.take_messages()?;
-    drop(body);
+    let held = body.into_share();
     let models = chat.asker.catalogs.list_models(&principal)?;
     let id = request.model.as_deref().filter(|id| !id.is_empty());
     let id = id.map(|id| ModelId::parse(id, |id| models.iter().any(|model| model.id == id)));
@@ -75,16 +75,18 @@ pub(crate) async fn create_completion(
         return chat.complete_plainly(principal, &models, (request, messages), id, task).await;
     }
     let history = History::from_messages(messages)?;
+    let asked_hash = history.asked_hash;
     let (choices, ignored) = choose_answer(id, &models, &request)?;
     let asked = AskedHistory {
         name: ConversationName::from_request(&headers, request.prompt_cache_key.as_deref()),
-        history: history.clone(),
+        history,
         choices,
         request_hash,
         is_repeated: is_repeated(&headers),
         trace: trace.map(|Extension(trace)| trace),
     };
     let followed = chat.asker.ask_question(&principal, asked).await?;
+    drop(held);
     let meta = followed.live.meta();
     let head = CompletionHead {
         id: format!("chatcmpl-{}", meta.answer),
@@ -93,7 +95,7 @@ pub(crate) async fn create_completion(
         includes_usage: request.includes_usage(),
     };
     let conversation = meta.conversation.to_string();
-    let reading = CompletionReader::new(chat, principal, head, history, followed, origin);
+    let reading = CompletionReader::new(chat, principal, head, asked_hash, followed, origin);
     let mut response =
         if request.is_streamed() { reading.stream_chunks() } else { reading.read_whole().await? };
     add_header(response.headers_mut(), CONVERSATION, &conversation);
@@ -227,7 +229,8 @@ struct CompletionReader {
     chat: ChatService,
     principal: Principal,
     head: CompletionHead,
-    history: History,
+    /// The hash of the history with its question.
+    asked_hash: HistoryHash,
     live: Arc<LiveAnswer>,
     progress: watch::Receiver<AnswerProgress>,
     reader: ReaderGuard,
@@ -251,13 +254,13 @@ impl CompletionReader {
         chat: ChatService,
         principal: Principal,
         head: CompletionHead,
-        history: History,
+        asked_hash: HistoryHash,
         FollowedAnswer { live, reader }: FollowedAnswer,
         origin: String,
     ) -> Self {
         let progress = live.progress();
         let (deltas, stage) = (AnswerDeltas::new(origin), StreamStage::Begin);
-        Self { chat, principal, head, history, live, progress, reader, deltas, stage }
+        Self { chat, principal, head, asked_hash, live, progress, reader, deltas, stage }
     }
 
     /// Streams the chunks.
@@ -335,7 +338,7 @@ impl CompletionReader {
     async fn finish_reading(&mut self) -> AnswerCost {
         self.reader.finish();
         let (conversation, answer) = (self.live.meta().conversation, self.live.meta().answer);
-        let after = self.history.hash_after_answer(self.deltas.content());
+        let after = hash_after_answer(&self.asked_hash, self.deltas.content());
         // Failures were logged. Without the hash the next question is placed by the questions before it.
         let _ = self.chat.asker.histories.record_sent_answer(&self.principal, answer, after).await;
         let bill = self.chat.asker.answers.answer_bill(&self.principal, conversation, answer).await;

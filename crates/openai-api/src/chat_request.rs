@@ -107,7 +107,10 @@ impl ChatRequest {
         let mut json = serde_json::Deserializer::from_str(body);
         let request: Self = serde_path_to_error::deserialize(&mut json).map_err(|error| {
             let field = error.path().to_string();
-            OpenAiError::of_json(error.inner(), Some(field).filter(|field| *field != "."))
+            OpenAiError::of_json(
+                error.inner(),
+                Some(field).filter(|field| !matches!(field.as_str(), "." | "?")),
+            )
         })?;
         request.check_bounds()?;
         Ok(request)

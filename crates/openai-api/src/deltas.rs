@@ -13,6 +13,9 @@ use serde::Serialize;
 /// The prefix of links to files in answers, and that of the application's pages of the same files.
 const API_FILES: &str = "/api/v1/files";
 const APP_FILES: &str = "/files";
+/// The bytes at the end of a sent text that are compared with the present one. A whole long text would be too much for each
+/// new word.
+const COMPARED_MAX_BYTES: usize = 64 << 10;
 /// The maximum number of citations that are listed.
 const ANNOTATIONS_MAX: usize = 1_000;
 
@@ -164,14 +167,17 @@ impl AnswerDeltas {
         let has_before = !self.parts.is_empty();
         let at = self.index_of(id, || SentBody::Reasoning(String::new()));
         let SentBody::Reasoning(sent) = &mut self.parts[at].body else { return };
-        if sent.starts_with(text) {
+        if sent.len() == text.len() || sent.starts_with(text) {
             return;
         }
-        let more = match text.strip_prefix(sent.as_str()) {
+        let more = match text_after(sent, text) {
             Some(more) if !sent.is_empty() || !has_before => more.to_owned(),
             Some(_) | None => format!("\n\n{text}"),
         };
-        text.clone_into(sent);
+        match text_after(sent, text) {
+            Some(more) => sent.push_str(more),
+            None => text.clone_into(sent),
+        }
         deltas.push(AnswerDelta::Reasoning(more));
     }
 
@@ -188,6 +194,13 @@ impl AnswerDeltas {
             deltas.push(AnswerDelta::Reasoning(format!("\n\n{}: failed", run_line(run))));
         }
     }
+}
+
+/// Returns the rest of a text that begins with what was sent before.
+fn text_after<'t>(before: &str, text: &'t str) -> Option<&'t str> {
+    let (begin, rest) = text.split_at_checked(before.len())?;
+    let from = before.len().saturating_sub(COMPARED_MAX_BYTES);
+    (begin.as_bytes()[from..] == before.as_bytes()[from..]).then_some(rest)
 }
 
 /// Describes a call in one line.
@@ -213,10 +226,12 @@ impl SentText {
             return None;
         }
         let mut new = NewText::default();
-        let is_new = if let Some(more) = markdown.strip_prefix(self.markdown.as_str()) {
+        let is_new = if let Some(more) = text_after(&self.markdown, markdown) {
             let is_new = self.unmarked.is_empty();
             self.push_text(more, is_finished, origin, &place, &mut new);
-            is_new
+            self.markdown.push_str(more);
+            self.is_finished = is_finished;
+            return Some((is_new, new));
         } else if !is_finished && self.markdown.starts_with(markdown) {
             // It is being said anew, so far with the same words.
             return None;

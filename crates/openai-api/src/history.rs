@@ -47,6 +47,13 @@ pub(crate) struct History {
     pub(crate) files: Vec<SentFile>,
     /// The hash of the questions up to the last one.
     pub(crate) users_hash: HistoryHash,
+    /// The hash of the whole history.
+    pub(crate) asked_hash: HistoryHash,
+}
+
+/// Returns the hash of the history with this hash and an answer to its question.
+pub(crate) fn hash_after_answer(asked_hash: &HistoryHash, answer: &str) -> HistoryHash {
+    extend_hash(asked_hash, b'a', answer)
 }
 
 /// The hash of the beginning of each history.
@@ -101,12 +108,6 @@ impl History {
             }
         }
         builder.finish()
-    }
-
-    /// Returns the hash of the history with this answer to its question.
-    pub(crate) fn hash_after_answer(&self, answer: &str) -> HistoryHash {
-        let before = self.earlier.last().map_or_else(hash_of_nothing, |exchange| exchange.after_hash);
-        extend_hash(&extend_hash(&before, b'u', &self.question), b'a', answer)
     }
 }
 
@@ -186,8 +187,16 @@ impl HistoryBuilder {
             return Err(OpenAiError::invalid_field("messages", message));
         }
         let users_hash = extend_hash(&self.users, b'u', &question);
+        let asked_hash = extend_hash(&self.after, b'u', &question);
         let instructions = Some(self.instructions).filter(|text| !text.trim().is_empty());
-        Ok(History { instructions, earlier: self.earlier, question, files: self.files, users_hash })
+        Ok(History {
+            instructions,
+            earlier: self.earlier,
+            question,
+            files: self.files,
+            users_hash,
+            asked_hash,
+        })
     }
 }
 
@@ -221,7 +230,7 @@ mod tests {
     fn answer_sent_back_has_recorded_hash() {
         let first = history(&[(System, "Be brief."), (User, "When is the rent due?")]).expect("a history");
         assert_eq!(first.instructions.as_deref(), Some("Be brief."));
-        let sent = first.hash_after_answer("On the 5th. [1](https://example.org)");
+        let sent = hash_after_answer(&first.asked_hash, "On the 5th. [1](https://example.org)");
         for back in [
             "On the 5th. [1](https://example.org)",
             " On the 5th.\r\n[1](https://example.org)\n",
