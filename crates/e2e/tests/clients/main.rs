@@ -2,6 +2,7 @@
 //! through kills of the service. They run on programs that `make test` installs.
 
 mod kills;
+mod openai;
 mod programs;
 mod readmes;
 mod samples;

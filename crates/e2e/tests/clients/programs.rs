@@ -56,7 +56,8 @@ pub(crate) fn node_program(name: &str) -> Command {
     Command::new(path)
 }
 
-fn installed_folder(variable: &str, folder: &str) -> PathBuf {
+/// Returns the folder with the programs of a language.
+pub(crate) fn installed_folder(variable: &str, folder: &str) -> PathBuf {
     let test = std::env::current_exe().expect("the test knows its own path");
     let beside = || test.ancestors().nth(3).expect("target").join(folder);
     std::env::var_os(variable).map_or_else(beside, PathBuf::from)

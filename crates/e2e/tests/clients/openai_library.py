@@ -1,0 +1,57 @@
+"""Exercises the service by OpenAI's library for Python, and prints what it got as a line of JSON."""
+
+import json
+import sys
+
+import openai
+
+MODEL = "stand-in"
+
+
+def ask(client, **more):
+    return client.chat.completions.create(model=MODEL, messages=[{"role": "user", "content": "Hello"}], **more)
+
+
+with openai.OpenAI(max_retries=2) as client:
+    got = {"models": [model.id for model in client.models.list()]}
+    got["model"] = client.models.retrieve(f"plain/{MODEL}").id
+    whole = ask(client)
+    got["whole"] = [whole.choices[0].message.content, whole.choices[0].finish_reason, whole.usage.total_tokens]
+    with client.chat.completions.stream(
+        model=MODEL,
+        messages=[
+            {"role": "user", "content": "Hello"},
+            {"role": "assistant", "content": whole.choices[0].message.content},
+            {"role": "user", "content": "And again?"},
+        ],
+        stream_options={"include_usage": True},
+    ) as stream:
+        deltas = [event.delta for event in stream if event.type == "content.delta"]
+        final = stream.get_final_completion()
+    got["stream"] = ["".join(deltas), final.choices[0].message.content, final.usage.total_tokens]
+    tools = [{"type": "function", "function": {"name": "weather", "parameters": {"type": "object", "properties": {}}}}]
+    called = client.chat.completions.create(
+        model=f"plain/{MODEL}", messages=[{"role": "user", "content": "Weather?"}], tools=tools
+    )
+    got["call"] = called.choices[0].message.tool_calls[0].function.name
+    # The vendor fails once; the library asks again.
+    got["retried"] = (
+        client.chat.completions.create(model=f"plain/{MODEL}", messages=[{"role": "user", "content": "Hello"}])
+        .choices[0]
+        .message.content
+    )
+    errors = {}
+    try:
+        client.chat.completions.create(model="none", messages=[{"role": "user", "content": "Hello"}])
+    except openai.NotFoundError as error:
+        errors["model"] = [error.code, error.param, error.request_id is not None]
+    try:
+        client.with_options(api_key="api-wrong").models.list()
+    except openai.AuthenticationError as error:
+        errors["key"] = [error.code, error.param, error.request_id is not None]
+    try:
+        client.chat.completions.create(model=MODEL, messages=[])
+    except openai.BadRequestError as error:
+        errors["messages"] = [error.code, error.param, error.request_id is not None]
+    got["errors"] = errors
+json.dump(got, sys.stdout)
