@@ -1,5 +1,6 @@
 //! Tests the promises of a service with machines in its own process.
 
+mod client_requests;
 mod dropped_requests;
 mod workspaces_marker;
 

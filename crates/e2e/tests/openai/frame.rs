@@ -1,6 +1,6 @@
 //! Keys, errors and models.
 
-use e2e::{Expect, HttpRequest};
+use e2e::{Expect, HttpRequest, ServiceOptions};
 use serde_json::Value;
 
 use crate::stage::{OpenAiStage, expect_error};
@@ -62,4 +62,33 @@ fn models_agents_and_plain_models_listed() {
     assert_eq!(one("/v1/models/plain%2Freader")["id"], "plain/reader");
     let error = expect_error(&stage.call("GET", "/v1/models/none"), 404, Some("model_not_found"));
     assert_eq!(error["param"], "model");
+}
+
+#[test]
+fn keys_are_limited_to_their_rate() {
+    let environment = vec![("CAUSERIE_RATE_PER_KEY".to_owned(), "1/5".to_owned())];
+    let options = ServiceOptions { environment, ..ServiceOptions::default() };
+    let stage = OpenAiStage::with_options(options, None);
+    let responses: Vec<_> = (0..30).map(|_| stage.call("GET", "/v1/models")).collect();
+    let limited: Vec<_> = responses.iter().filter(|response| response.status == 429).collect();
+    assert!(!limited.is_empty() && limited.len() <= 25, "{} limited", limited.len());
+    for response in limited {
+        expect_error(response, 429, Some("rate_limit_exceeded"));
+        assert!(response.header("retry-after").is_some());
+    }
+}
+
+#[test]
+fn key_scope_limits_requests() {
+    let stage = OpenAiStage::with_reader();
+    let account = &stage.account.email;
+    let made = ["key", "create", "--account", account, "--name", "narrow", "--scope", "read"];
+    let made = stage.service.run_admin_command(&made);
+    let bearer = format!("Bearer {}", made["key"].as_str().expect("a key"));
+    let call = |method: &str, target: &str| {
+        let request = HttpRequest::new(method, target).with_header("authorization", &bearer);
+        request.with_body("{}").send(stage.service.address())
+    };
+    call("GET", "/v1/models").expect_status(200);
+    expect_error(&call("POST", "/v1/chat/completions"), 403, Some("key_scope"));
 }

@@ -69,3 +69,28 @@ fn next_question_ends_abandoned_answer() {
     assert_eq!(chats.len(), 1);
     assert_eq!(stage.chat_texts(&chats[0]), ["Hello", "Begun. ", "Shorter, please", "Hi."]);
 }
+
+#[test]
+fn answer_joined_after_restart() {
+    let mut stage = OpenAiStage::with_vendor();
+    stage.vendor().add_script([Say::from_text("Begun. "), Say::Hold]);
+    let messages = json!([{"role": "user", "content": "Hello"}]);
+    let streamed = json!({"messages": messages, "stream": true});
+    let mut stream = stage.open_stream(&streamed);
+    let id = stream.next_chunk()["id"].clone();
+    stage.vendor().wait_for_holds(1);
+    stage.service.terminate();
+    let mut last = serde_json::Value::Null;
+    while let Some(data) = stream.next_data() {
+        last = serde_json::from_str(&data).expect("JSON");
+    }
+    assert_eq!(last["error"]["code"], "unavailable", "{last}");
+    // The step is made again, with the same words and more.
+    stage.script_text("Begun. Ended.");
+    stage.service.restart();
+    let again = stage.completion_request(&streamed).with_header("x-stainless-retry-count", "2");
+    let mut joined = ChunkStream::open(again, stage.service.address());
+    assert_eq!(joined.next_chunk()["id"], id);
+    assert_eq!(joined_deltas(&joined.read_chunks(), "content"), "Begun. Ended.");
+    assert_eq!(stage.list_chats().len(), 1);
+}

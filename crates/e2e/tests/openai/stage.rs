@@ -32,7 +32,7 @@ impl OpenAiStage {
         Self::with_options(options, Some(vendor))
     }
 
-    fn with_options(options: ServiceOptions, vendor: Option<ScriptedVendor>) -> Self {
+    pub(crate) fn with_options(options: ServiceOptions, vendor: Option<ScriptedVendor>) -> Self {
         let service = TestService::start(options);
         let account = service.create_account();
         Self { service, account, vendor }
