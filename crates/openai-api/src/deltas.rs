@@ -46,6 +46,8 @@ pub(crate) struct AnswerDeltas {
     content: String,
     content_chars: usize,
     citations: Vec<UrlCitation>,
+    /// True once thoughts or a line about a call were sent.
+    has_reasoned: bool,
 }
 
 /// A part as it was sent.
@@ -164,21 +166,20 @@ impl AnswerDeltas {
     }
 
     fn read_reasoning(&mut self, id: PartId, text: &str, deltas: &mut Vec<AnswerDelta>) {
-        let has_before = !self.parts.is_empty();
         let at = self.index_of(id, || SentBody::Reasoning(String::new()));
         let SentBody::Reasoning(sent) = &mut self.parts[at].body else { return };
         if sent.len() == text.len() || sent.starts_with(text) {
             return;
         }
-        let more = match text_after(sent, text) {
-            Some(more) if !sent.is_empty() || !has_before => more.to_owned(),
-            Some(_) | None => format!("\n\n{text}"),
+        let (is_new, more) = match text_after(sent, text) {
+            Some(more) => (sent.is_empty(), more.to_owned()),
+            None => {
+                sent.clear();
+                (true, text.to_owned())
+            }
         };
-        match text_after(sent, text) {
-            Some(more) => sent.push_str(more),
-            None => text.clone_into(sent),
-        }
-        deltas.push(AnswerDelta::Reasoning(more));
+        sent.push_str(&more);
+        self.append_reasoning(is_new, &more, deltas);
     }
 
     fn read_run(&mut self, id: PartId, run: &CallRun, deltas: &mut Vec<AnswerDelta>) {
@@ -188,11 +189,18 @@ impl AnswerDeltas {
         let has_failed = run.state == RunState::Error && *state != RunState::Error;
         *state = run.state;
         if !is_known {
-            deltas.push(AnswerDelta::Reasoning(format!("\n\n{}", run_line(run))));
+            self.append_reasoning(true, &run_line(run), deltas);
         }
         if has_failed {
-            deltas.push(AnswerDelta::Reasoning(format!("\n\n{}: failed", run_line(run))));
+            self.append_reasoning(true, &format!("{}: failed", run_line(run)), deltas);
         }
+    }
+
+    /// Appends thoughts or a line about a call. A new part begins after a blank line.
+    fn append_reasoning(&mut self, is_new: bool, text: &str, deltas: &mut Vec<AnswerDelta>) {
+        let blank_line = if is_new && self.has_reasoned { "\n\n" } else { "" };
+        self.has_reasoned = true;
+        deltas.push(AnswerDelta::Reasoning(format!("{blank_line}{text}")));
     }
 }
 
@@ -435,7 +443,7 @@ mod tests {
         let mut read = ReadAnswer::new();
         read.begin_step(0);
         read.call_search(lease());
-        assert_eq!(read.reasoning, "\n\nTool: search");
+        assert_eq!(read.reasoning, "Tool: search");
         read.begin_step(1);
         for piece in ["\nOn the ", "5th [", "1", "]", ". In arrays x[1] and [9]", "\n\n"] {
             read.say(0, piece);

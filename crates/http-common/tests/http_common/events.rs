@@ -10,7 +10,7 @@ use axum::routing::get;
 use bytes::Bytes;
 use futures_util::{FutureExt, Stream, StreamExt, stream};
 use http_common::limits::{HEARTBEAT, READER_IN_FLIGHT_MAX_BYTES, READER_STALL_TIMEOUT};
-use http_common::{SseEvent, event_stream};
+use http_common::{SseEvent, data_stream, event_stream};
 use tokio::io::AsyncWriteExt;
 use tokio::time::Instant;
 
@@ -60,6 +60,21 @@ async fn event_stream_writes_events_and_comments() {
     }
     assert_eq!(next_piece(&mut reader).await.unwrap(), "event: message\ndata: x\nid: a:1.3\n\n");
     assert!(next_piece(&mut reader).await.is_none());
+    assert!(next_piece(&mut reader).await.is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn data_stream_writes_data_and_comments_alone() {
+    let frames = stream::once(async {
+        tokio::time::sleep(HEARTBEAT * 3 / 2).await;
+        SseEvent::from_data(&["{\"a\":1}", "two\nlines", "[DONE]"])
+    });
+    let response = data_stream(frames, std::future::pending());
+    assert_eq!(header_text(&response, "content-type"), "text/event-stream");
+    let mut reader = response.into_body().into_data_stream();
+    assert_eq!(next_piece(&mut reader).await.unwrap(), ":\n\n");
+    let data = "data: {\"a\":1}\n\ndata: two lines\n\ndata: [DONE]\n\n";
+    assert_eq!(next_piece(&mut reader).await.unwrap(), data);
     assert!(next_piece(&mut reader).await.is_none());
 }
 
