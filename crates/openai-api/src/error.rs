@@ -376,7 +376,7 @@ mod tests {
     #[test]
     fn failed_answers_are_not_repeated() {
         for code in ErrorCode::ALL {
-            let failure = AnswerFailure { code, message: "why".to_owned() };
+            let failure = AnswerFailure { code: *code, message: "why".to_owned() };
             assert!(OpenAiError::from(&failure).is_final, "{code:?}");
         }
     }
