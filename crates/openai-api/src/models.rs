@@ -4,7 +4,7 @@ use axum::Extension;
 use axum::extract::{Path, State};
 use axum::response::Json;
 use control::{Authenticator, Catalogs, Principal};
-use domain::catalog::CatalogLanguage;
+use domain::catalog::{CatalogLanguage, ModelEntry};
 use domain::excerpt::Excerpt;
 use domain::scope::Permission::{Ask, Read};
 use serde::Serialize;
@@ -14,8 +14,8 @@ use crate::model_id::ModelId;
 
 /// The creation time of every model: the catalog does not know it, and clients require one.
 const CREATED: u64 = 1_735_689_600;
-/// The owner of agents.
-const AGENT_OWNER: &str = "causerie";
+/// The owner of agents and of the built-in reader, which belong to no vendor.
+const OWN: &str = "causerie";
 
 /// A model in OpenAI's form.
 #[derive(Debug, Serialize)]
@@ -72,17 +72,18 @@ fn model_bodies(catalogs: &Catalogs, principal: &Principal) -> OpenAiResult<Vec<
         owned_by: owned_by.to_owned(),
         name,
     };
-    let owner = |provider: &str| provider.to_ascii_lowercase();
-    let label = |model: &domain::catalog::ModelEntry| model.label.in_language(CatalogLanguage::En).to_owned();
-    let of_catalog =
-        models.iter().map(|model| body(model.id.clone(), &owner(model.provider.as_str()), label(model)));
+    let owner = |model: &ModelEntry| {
+        if model.builtin { OWN.to_owned() } else { model.provider.as_str().to_ascii_lowercase() }
+    };
+    let label = |model: &ModelEntry| model.label.in_language(CatalogLanguage::En).to_owned();
+    let of_catalog = models.iter().map(|model| body(model.id.clone(), &owner(model), label(model)));
     let of_agents = agents.into_iter().map(|agent| {
         let name = format!("Agent {}", agent.full_name);
-        body(ModelId::of_agent(&agent.full_name), AGENT_OWNER, name)
+        body(ModelId::of_agent(&agent.full_name), OWN, name)
     });
     let plain = models.iter().map(|model| {
         let name = format!("{} without tools", label(model));
-        body(ModelId::of_plain(&model.id), &owner(model.provider.as_str()), name)
+        body(ModelId::of_plain(&model.id), &owner(model), name)
     });
     Ok(of_catalog.chain(of_agents).chain(plain).collect())
 }
