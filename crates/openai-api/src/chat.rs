@@ -203,7 +203,13 @@ fn choose_answer(
         ("store", request.store == Some(false)),
     ];
     ignored.extend(others.into_iter().filter(|(_, is_set)| *is_set).map(|(name, _)| name));
-    choices.web_search = request.web_search_options.as_ref().is_some_and(|options| !options.is_null());
+    choices.web_search = match &request.web_search_options {
+        None | Some(Value::Null | Value::Bool(false)) => false,
+        Some(Value::Object(_)) => true,
+        Some(_) => {
+            return Err(OpenAiError::invalid_field("web_search_options", "send an object, such as {}"));
+        }
+    };
     choices.jurisdictions = request.metadata_words("jurisdictions");
     choices.skills = request.metadata_words("skills");
     Ok((choices, ignored))

@@ -130,6 +130,7 @@ impl OpenAiError {
             let end: String = text.chars().skip(count - EXCERPT_MAX_CHARS).collect();
             format!("{begin} … {end}")
         };
+        let field = field.map(|field| field.chars().take(EXCERPT_MAX_CHARS).collect::<String>());
         let place = field.as_ref().map(|field| format!("{field}: ")).unwrap_or_default();
         let error = Self::invalid(format_args!("the body cannot be read: {place}{text}"));
         Self { param: field, ..error }

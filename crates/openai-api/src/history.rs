@@ -77,19 +77,24 @@ fn extend_hash(before: &HistoryHash, role: u8, text: &str) -> HistoryHash {
 
 /// Removes thoughts that a client has put into an answer's text.
 fn without_thoughts(text: &str) -> String {
-    let mut rest = text;
-    let mut out = String::new();
+    let find_from = |at: usize, word: &str| Some(at + text[at..].find(word)?);
+    // Each opening is looked for again only once it is passed, so that no part of the text is searched twice.
+    let mut openings = THOUGHTS.map(|(begin, ..)| find_from(0, begin));
+    let (mut rest_at, mut out) = (0, String::new());
     loop {
-        let found = THOUGHTS.iter().filter_map(|thoughts| Some((rest.find(thoughts.0)?, thoughts)));
+        let found = openings.iter().zip(THOUGHTS).filter_map(|(at, thoughts)| Some(((*at)?, thoughts)));
         let Some((at, (begin, tag_end, end))) = found.min_by_key(|(at, _)| *at) else { break };
-        let inner = &rest[at + begin.len()..];
-        let Some(length) = inner.find(tag_end).and_then(|tag| Some(tag + inner[tag..].find(end)?)) else {
-            break;
-        };
-        out.push_str(&rest[..at]);
-        rest = &inner[length + end.len()..];
+        let closing = find_from(at + begin.len(), tag_end).and_then(|tag| find_from(tag, end));
+        let Some(closing) = closing else { break };
+        out.push_str(&text[rest_at..at]);
+        rest_at = closing + end.len();
+        for (opening, (begin, ..)) in openings.iter_mut().zip(THOUGHTS) {
+            if opening.is_some_and(|at| at < rest_at) {
+                *opening = find_from(rest_at, begin);
+            }
+        }
     }
-    out.push_str(rest);
+    out.push_str(&text[rest_at..]);
     out
 }
 
@@ -290,5 +295,13 @@ mod tests {
     fn unclosed_thoughts_stay() {
         assert_eq!(without_thoughts("a <think>b"), "a <think>b");
         assert_eq!(without_thoughts("a<think>b</think>c<think>d</think>"), "ac");
+        let details = "<details type=\"reasoning\" done>e</details>";
+        assert_eq!(without_thoughts(&format!("a<think>{details}</think>{details}b{details}")), "ab");
+    }
+
+    /// A search of the whole rest for each of them would take hours.
+    #[test]
+    fn many_thoughts_are_removed_at_once() {
+        assert_eq!(without_thoughts(&"<think></think>".repeat(1_000_000)), "");
     }
 }

@@ -1,6 +1,7 @@
 //! The list of models.
 
 use axum::Extension;
+use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
 use axum::response::Json;
 use control::{Authenticator, Catalogs, Principal};
@@ -49,8 +50,9 @@ pub(crate) async fn find_model(
     State(catalogs): State<Catalogs>,
     State(access): State<Authenticator>,
     Extension(principal): Extension<Principal>,
-    Path(id): Path<String>,
+    id: Result<Path<String>, PathRejection>,
 ) -> OpenAiResult<Json<ModelBody>> {
+    let Path(id) = id.map_err(|_| OpenAiError::invalid("the model in the path is not UTF-8: encode it"))?;
     access.authorize(&principal, &[Read, Ask], "listModels")?;
     let found = model_bodies(&catalogs, &principal)?.into_iter().find(|model| model.id == id);
     let missing = || {

@@ -68,6 +68,9 @@ pub(crate) fn convert_request(
         plain.transcript.push(item);
     }
     match plain.transcript.last() {
+        Some(TranscriptItem::Question { text, .. }) if text.trim().is_empty() => {
+            Err(OpenAiError::invalid_field("messages", "the last message is empty: send a text"))
+        }
         Some(TranscriptItem::Question { .. } | TranscriptItem::Result(_)) => Ok(plain),
         Some(TranscriptItem::Step(_)) | None => {
             let message = "the last message must be the user's, or a tool's";
@@ -358,6 +361,7 @@ mod tests {
         }
         assert!(convert(r#"{"messages": [{"role": "assistant", "content": "a"}]}"#).is_err());
         assert!(convert(r#"{"messages": []}"#).is_err());
+        assert!(convert(r#"{"messages": [{"role": "user", "content": " "}]}"#).is_err());
     }
 
     #[test]

@@ -44,6 +44,9 @@ pub(crate) fn find_side_task(
     }
     let mut spoken = messages.iter().filter(|message| message.role != MessageRole::System);
     let only = spoken.next().filter(|only| only.role == MessageRole::User && spoken.next().is_none())?;
+    if !only.files.is_empty() {
+        return None;
+    }
     let prompts = messages.iter().map(|message| message.text.as_str()).collect::<Vec<_>>().join("\n");
     let has_marks = PROMPT_MARKS.iter().all(|mark| only.text.contains(mark));
     let is_short_title = request.output_max_tokens() == Some(SHORT_TITLE_TOKENS)
@@ -53,9 +56,15 @@ pub(crate) fn find_side_task(
     is_side.then(|| if is_structured || is_short_title { SideTask::Title } else { task_of(&only.text) })
 }
 
-/// Returns true if the output must be an object with a title: by its schema, or as the arguments of a forced tool.
+/// Returns true if the output must be a title and nothing else but its language: by its schema, or as the arguments of a
+/// forced tool.
 fn asks_for_title(request: &ChatRequest) -> bool {
-    let has_title = |schema: &Value| schema["properties"].get("title").is_some();
+    let has_title = |schema: &Value| {
+        let fields = schema["properties"].as_object();
+        fields.is_some_and(|fields| {
+            fields.contains_key("title") && fields.keys().all(|field| field == "title" || field == "language")
+        })
+    };
     let by_schema =
         request.response_format.as_ref().is_some_and(|format| has_title(&format["json_schema"]["schema"]));
     let is_forced =
@@ -136,6 +145,8 @@ mod tests {
         let schema = r#", "response_format": {"type": "json_schema", "json_schema":
             {"name": "t", "schema": {"type": "object", "properties": {"title": {}}}}}"#;
         assert_eq!(find(&none, &body_of("Name it.", schema)), Some(SideTask::Title));
+        let contract = schema.replace("\"title\": {}", "\"title\": {}, \"parties\": {}");
+        assert_eq!(find(&none, &body_of("Read it.", &contract)), None, "the title of a document");
         let forced = r#", "tool_choice": {"type": "function", "function": {"name": "t"}}, "tools": [{"type": "function",
             "function": {"name": "t", "parameters": {"type": "object", "properties": {"title": {}}}}}]"#;
         assert_eq!(find(&none, &body_of("Name it.", forced)), Some(SideTask::Title));
