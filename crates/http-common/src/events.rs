@@ -81,6 +81,17 @@ impl SseEvent {
         Self([Bytes::from([begin.as_bytes(), frames.as_bytes(), CHUNK_END].concat())].into())
     }
 
+    /// Creates an event of several frames with names, each with one line of JSON, and without ids.
+    #[must_use]
+    pub fn from_named(frames: &[(&str, String)]) -> Self {
+        let frames: String = frames
+            .iter()
+            .map(|(name, data)| format!("event: {}\ndata: {}\n\n", one_line(name), one_line(data)))
+            .collect();
+        let begin = chunk_begin(frames.len());
+        Self([Bytes::from([begin.as_bytes(), frames.as_bytes(), CHUNK_END].concat())].into())
+    }
+
     /// Creates an event from the result of [`Self::into_pieces`].
     #[must_use]
     pub fn from_pieces(pieces: Arc<[Bytes]>) -> Self {

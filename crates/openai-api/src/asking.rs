@@ -6,21 +6,22 @@ use std::time::Duration;
 
 use axum::http::HeaderMap;
 use control::client_histories::{ClientExchange, HistoryLookup, HistoryPlace, ImportedExchange};
+use control::conversations::StoredMessage;
 use control::questions::{AskOutcome, AskPlace, AskRequest};
 use control::{
-    AnswerService, Catalogs, ClientHistories, FileService, Principal, PublicCode, QuestionService,
-    UseCaseError,
+    AnswerService, Catalogs, ClientHistories, Conversations, FileService, Principal, PublicCode,
+    QuestionService, UseCaseError,
 };
 use domain::answer::AnswerEnding;
 use domain::catalog::ModelEntry;
 use domain::hex;
-use domain::id::ConversationId;
+use domain::id::{ConversationId, MessageId};
 use live::LiveAnswer;
 use sha2::{Digest, Sha256};
 use telemetry::trace::SpanContext;
 
 use crate::error::OpenAiResult;
-use crate::history::{EarlierExchange, History, HistoryHash};
+use crate::history::{EarlierExchange, History, HistoryHash, hash_after_answer};
 use crate::model_id::ModelId;
 use crate::readers::{AnswerReaders, ReaderGuard};
 use crate::sent_files::store_sent_files;
@@ -119,9 +120,20 @@ impl AnswerChoices {
     }
 }
 
+/// The place of a question that names it. Its history is not looked at then.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum NamedPlace {
+    /// After the last exchange of a conversation.
+    Last(ConversationId),
+    /// After this answer.
+    After { conversation: ConversationId, answer: MessageId },
+}
+
 /// A question with its history.
 pub(crate) struct AskedHistory {
     pub(crate) history: History,
+    /// The place that the request names; otherwise the history finds it.
+    pub(crate) place: Option<NamedPlace>,
     pub(crate) choices: AnswerChoices,
     pub(crate) name: ConversationName,
     /// The hash of the request and its key.
@@ -143,6 +155,7 @@ pub(crate) struct HistoryAsker {
     pub(crate) questions: QuestionService,
     pub(crate) answers: AnswerService,
     pub(crate) catalogs: Catalogs,
+    pub(crate) conversations: Conversations,
     pub(crate) histories: ClientHistories,
     pub(crate) files: FileService,
     pub(crate) readers: AnswerReaders,
@@ -163,23 +176,33 @@ impl HistoryAsker {
         {
             return Ok(self.follow(principal, live));
         }
-        let AskedHistory { history, choices, name, request_hash, trace, .. } = asked;
+        let AskedHistory { history, place: named, choices, name, request_hash, trace, .. } = asked;
         let attachments = store_sent_files(&self.files, principal, history.files).await?;
-        let hashes = history.earlier.last().map(|last| (last.after_hash, last.users_hash));
-        let lookup = HistoryLookup { name: name.text.clone(), is_name_unique: name.is_unique, hashes };
-        let place = self.histories.find_place(principal, lookup).await?;
-        let imported = if place.is_none() { self.import_exchanges(history.earlier) } else { Vec::new() };
-        let (conversation, place) = match place {
-            None => (None, AskPlace::Next),
-            Some(HistoryPlace::After { conversation, answer }) => {
-                (Some(conversation), AskPlace::BranchOf(answer))
-            }
-            Some(HistoryPlace::Instead { conversation, answer }) => {
-                (Some(conversation), AskPlace::Version(answer))
+        let mut users_hash = history.users_hash;
+        let mut imported = Vec::new();
+        let (conversation, place) = if let Some(named) = named {
+            // No history of other requests has this hash.
+            users_hash = hash_after_answer(&users_hash, &format!("{named:?}"));
+            self.convert_place(principal, named).await?
+        } else {
+            let hashes = history.earlier.last().map(|last| (last.after_hash, last.users_hash));
+            let lookup = HistoryLookup { name: name.text.clone(), is_name_unique: name.is_unique, hashes };
+            match self.histories.find_place(principal, lookup).await? {
+                None => {
+                    imported = self.import_exchanges(history.earlier);
+                    (None, AskPlace::Next)
+                }
+                Some(HistoryPlace::After { conversation, answer }) => {
+                    (Some(conversation), AskPlace::BranchOf(answer))
+                }
+                Some(HistoryPlace::Instead { conversation, answer }) => {
+                    (Some(conversation), AskPlace::Version(answer))
+                }
             }
         };
-        let client =
-            ClientExchange { name: name.text, users_hash: history.users_hash, request_hash, imported };
+        let client = ClientExchange { name: name.text, users_hash, request_hash, imported };
+        // A question that continues an answer may leave the model to the conversation.
+        let keeps_model = named.is_some() && choices.model.is_none() && choices.agent.is_none();
         let request = AskRequest {
             input: history.question,
             conversation,
@@ -189,7 +212,7 @@ impl HistoryAsker {
             settings: choices.settings,
             jurisdictions: choices.jurisdictions,
             web_search: choices.web_search,
-            changes_conversation: conversation.is_some(),
+            changes_conversation: conversation.is_some() && !keeps_model,
             agent: choices.agent,
             skills: choices.skills,
             instructions: history.instructions,
@@ -199,6 +222,29 @@ impl HistoryAsker {
         };
         let live = self.submit_question(principal, request).await?;
         Ok(self.follow(principal, live))
+    }
+
+    /// Converts a place that the request names. After an inner answer the question is another version of the next one.
+    async fn convert_place(
+        &self,
+        principal: &Principal,
+        named: NamedPlace,
+    ) -> OpenAiResult<(Option<ConversationId>, AskPlace)> {
+        let (conversation, answer) = match named {
+            NamedPlace::Last(conversation) => return Ok((Some(conversation), AskPlace::Next)),
+            NamedPlace::After { conversation, answer } => (conversation, answer),
+        };
+        let shown = self.conversations.show_branch(principal, conversation, answer).await?;
+        let next = shown.position + 1;
+        if next >= shown.exchanges {
+            return Ok((Some(conversation), AskPlace::BranchOf(answer)));
+        }
+        let (_, page) = self.conversations.shown_messages(principal, conversation, next).await?;
+        let next = page.messages.iter().find_map(|message| match message {
+            StoredMessage::Answer(answer) => Some(answer.id),
+            StoredMessage::Question(_) => None,
+        });
+        Ok((Some(conversation), next.map_or(AskPlace::BranchOf(answer), AskPlace::Version)))
     }
 
     fn follow(&self, principal: &Principal, live: Arc<LiveAnswer>) -> FollowedAnswer {

@@ -36,9 +36,9 @@ use crate::readers::ReaderGuard;
 use crate::side_request::{SideTask, find_side_task, reader_reply};
 
 /// Lists the fields of the request that had no effect.
-const IGNORED: HeaderName = HeaderName::from_static("x-causerie-ignored");
+pub(crate) const IGNORED: HeaderName = HeaderName::from_static("x-causerie-ignored");
 /// Names the conversation of an answer.
-const CONVERSATION: HeaderName = HeaderName::from_static("x-causerie-conversation");
+pub(crate) const CONVERSATION: HeaderName = HeaderName::from_static("x-causerie-conversation");
 
 /// The parts of the service that completions use. Cheap to clone.
 #[derive(Clone)]
@@ -81,6 +81,7 @@ pub(crate) async fn create_completion(
         name: ConversationName::from_request(&headers, request.prompt_cache_key.as_deref()),
         history,
         choices,
+        place: None,
         request_hash,
         is_repeated: is_repeated(&headers),
         trace: trace.map(|Extension(trace)| trace),
@@ -105,7 +106,7 @@ pub(crate) async fn create_completion(
     Ok(response)
 }
 
-fn add_header(headers: &mut HeaderMap, name: HeaderName, value: &str) {
+pub(crate) fn add_header(headers: &mut HeaderMap, name: HeaderName, value: &str) {
     if let Ok(value) = HeaderValue::from_str(value) {
         headers.insert(name, value);
     }
@@ -216,7 +217,7 @@ fn choose_answer(
 }
 
 /// Refuses a request that only a call of the client's tools would fulfil.
-fn refuse_forced_tools(choice: Option<&Value>) -> OpenAiResult<()> {
+pub(crate) fn refuse_forced_tools(choice: Option<&Value>) -> OpenAiResult<()> {
     let is_forced = match choice {
         Some(Value::String(word)) => word == "required",
         Some(Value::Object(_)) => true,

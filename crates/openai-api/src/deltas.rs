@@ -17,7 +17,7 @@ const APP_FILES: &str = "/files";
 /// new word.
 const COMPARED_MAX_BYTES: usize = 64 << 10;
 /// The maximum number of citations that are listed.
-const ANNOTATIONS_MAX: usize = 1_000;
+pub(crate) const ANNOTATIONS_MAX: usize = 1_000;
 
 /// A difference.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -66,7 +66,7 @@ enum SentBody {
 
 /// A text as it was sent.
 #[derive(Debug, Default)]
-struct SentText {
+pub(crate) struct SentText {
     /// The Markdown that was processed.
     markdown: String,
     /// The sent text without its marks.
@@ -79,9 +79,9 @@ struct SentText {
 
 /// New text, and the citations in it by their characters.
 #[derive(Default)]
-struct NewText {
-    text: String,
-    citations: Vec<UrlCitation>,
+pub(crate) struct NewText {
+    pub(crate) text: String,
+    pub(crate) citations: Vec<UrlCitation>,
 }
 
 impl AnswerDeltas {
@@ -205,7 +205,7 @@ impl AnswerDeltas {
 }
 
 /// Returns the rest of a text that begins with what was sent before.
-fn text_after<'t>(before: &str, text: &'t str) -> Option<&'t str> {
+pub(crate) fn text_after<'t>(before: &str, text: &'t str) -> Option<&'t str> {
     let (begin, rest) = text.split_at_checked(before.len())?;
     let from = before.len().saturating_sub(COMPARED_MAX_BYTES);
     (begin.as_bytes()[from..] == before.as_bytes()[from..]).then_some(rest)
@@ -222,8 +222,13 @@ fn run_line(run: &CallRun) -> String {
 }
 
 impl SentText {
+    /// Returns true if this Markdown, or its beginning, was processed.
+    pub(crate) fn has_read(&self, markdown: &str) -> bool {
+        text_after(markdown, &self.markdown).is_some()
+    }
+
     /// Returns the new text, and whether it does not continue the text before it.
-    fn read_markdown<'a>(
+    pub(crate) fn read_markdown<'a>(
         &mut self,
         markdown: &str,
         is_finished: bool,

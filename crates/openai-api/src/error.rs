@@ -10,10 +10,11 @@ use axum::http::{HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Json, Response};
 use control::{ErrorKind, PublicCode, UseCaseError};
 use domain::answer::{AnswerFailure, ErrorCode};
-use domain::excerpt::EXCERPT_MAX_CHARS;
+use domain::excerpt::{EXCERPT_MAX_CHARS, Excerpt};
 use domain::step::{RefusedPart, StepError};
 use http_common::{BUDGET_RETRY_AFTER, BudgetExceeded, ErrorFacts, JsonBodyError};
 use serde::Serialize;
+use serde_json::Value;
 
 /// `Retry-After` of a busy conversation and of an unavailable service, in seconds.
 const RETRY_AFTER: u64 = 5;
@@ -87,7 +88,7 @@ impl OpenAiError {
 
     /// Creates the error for a path that does not exist here.
     pub(crate) fn no_such_path() -> Self {
-        let message = "no such path: this service has /v1/models and /v1/chat/completions";
+        let message = "no such path: this service has /v1/models, /v1/chat/completions and /v1/responses";
         Self::new(StatusCode::NOT_FOUND, "unknown_url", message)
     }
 
@@ -104,6 +105,19 @@ impl OpenAiError {
     pub(crate) fn no_such_model(message: impl Display) -> Self {
         let error = Self::new(StatusCode::NOT_FOUND, "model_not_found", message);
         Self { param: Some("model".to_owned()), ..error }
+    }
+
+    /// Creates the error for a response that does not exist, whose id the request has in its path.
+    pub(crate) fn no_such_response(id: &str) -> Self {
+        let message = format!("there is no response with the id {}", Excerpt(id));
+        Self::new(StatusCode::NOT_FOUND, "not_found", message)
+    }
+
+    /// Creates the error for an earlier response that does not exist, whose id is in this field.
+    pub(crate) fn no_previous_response(field: &str, id: &str) -> Self {
+        let message = format!("there is no response with the id {}: send the whole history", Excerpt(id));
+        let error = Self::new(StatusCode::BAD_REQUEST, "previous_response_not_found", message);
+        Self { param: Some(field.to_owned()), ..error }
     }
 
     /// Creates the error for an exhausted rate.
@@ -148,6 +162,12 @@ impl OpenAiError {
         Self { retry_after: Some(RETRY_AFTER), ..error }
     }
 
+    /// Names the input where it names the messages, which have that name in a request for a response.
+    pub(crate) fn of_input(self) -> Self {
+        let param = self.param.map(|param| if param == "messages" { "input".to_owned() } else { param });
+        Self { param, ..self }
+    }
+
     fn retry_after(self, wait: Duration) -> Self {
         let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
         Self { retry_after: Some(seconds.max(1)), ..self }
@@ -156,6 +176,11 @@ impl OpenAiError {
     /// Returns the body.
     pub(crate) fn to_json(&self) -> String {
         serde_json::to_string(&self.body()).unwrap_or_default()
+    }
+
+    /// Returns the fields of the error, without their enclosure.
+    pub(crate) fn to_value(&self) -> Value {
+        serde_json::to_value(self.body().error).unwrap_or_default()
     }
 
     fn body(&self) -> ErrorBody<'_> {

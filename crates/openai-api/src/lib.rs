@@ -11,6 +11,8 @@
 //! - Completions without an agent: `plain.rs`; requests beside a conversation: `side_request.rs`.
 //! - Completions: `chat.rs`, `chat_request.rs`, `chat_wire.rs`; what a growing answer adds: `deltas.rs`; clients that leave:
 //!   `readers.rs`.
+//! - Responses: `responses.rs`, `response_request.rs`, `response_wire.rs`; the items of a growing answer and their events:
+//!   `response_items.rs`.
 
 mod asking;
 mod body;
@@ -27,6 +29,10 @@ mod models;
 mod origin;
 mod plain;
 mod readers;
+mod response_items;
+mod response_request;
+mod response_wire;
+mod responses;
 mod sent_files;
 mod side_request;
 
@@ -98,6 +104,7 @@ pub fn openai_router(service: &CauserieService, config: OpenAiConfig, guard: Arc
         questions: service.questions.clone(),
         answers: service.answers.clone(),
         catalogs: service.catalogs.clone(),
+        conversations: service.conversations.clone(),
         histories: service.client_histories.clone(),
         files: service.files.clone(),
         readers,
@@ -115,6 +122,9 @@ pub fn openai_router(service: &CauserieService, config: OpenAiConfig, guard: Arc
         .route("/v1/models", get(models::list_models))
         .route("/v1/models/{*id}", get(models::find_model))
         .route("/v1/chat/completions", post(chat::create_completion))
+        .route("/v1/responses", post(responses::create_response))
+        .route("/v1/responses/{id}", get(responses::find_response))
+        .route("/v1/responses/{id}/cancel", post(responses::cancel_response))
         .route("/v1", any(no_such_path))
         .route("/v1/", any(no_such_path))
         .route("/v1/{*path}", any(no_such_path))

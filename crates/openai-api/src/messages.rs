@@ -64,7 +64,7 @@ pub(crate) struct Message {
 }
 
 /// A message in JSON.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Default, Deserialize)]
 pub(crate) struct MessageBody {
     #[serde(default)]
     role: Option<String>,
@@ -189,7 +189,7 @@ pub(crate) fn convert_messages(bodies: Vec<MessageBody>, field: &str) -> OpenAiR
 }
 
 impl MessageBody {
-    fn into_message(self, place: &str) -> Result<Message, String> {
+    pub(crate) fn into_message(self, place: &str) -> Result<Message, String> {
         let role = match self.role.as_deref() {
             Some("system" | "developer") => MessageRole::System,
             Some("user") | None => MessageRole::User,

@@ -58,6 +58,12 @@ impl AnswerReaders {
         ReaderGuard { readers: self.clone(), principal: principal.clone(), answer, has_ended: false }
     }
 
+    /// Adds a reader of an answer that stops without readers. `None` for other answers.
+    pub(crate) fn join_readers(&self, principal: &Principal, answer: MessageId) -> Option<ReaderGuard> {
+        self.lock_answers().get_mut(&answer)?.readers += 1;
+        Some(ReaderGuard { readers: self.clone(), principal: principal.clone(), answer, has_ended: false })
+    }
+
     /// Returns the answer of a conversation that its readers have left.
     pub(crate) fn abandoned_in(&self, conversation: ConversationId) -> Option<MessageId> {
         let answers = self.lock_answers();
