@@ -9,8 +9,9 @@ use serde_json::{Value, json};
 use crate::expect_success;
 use crate::programs::{installed_folder, python_command, test_file};
 
-/// Runs a program against a service whose model follows a script, and checks the JSON that it prints.
-fn check_program(command: &mut Command) {
+/// Runs a program against a service whose model follows a script, and checks the JSON that it prints. One that
+/// `has_responses` asks for responses, too.
+fn check_program(command: &mut Command, has_responses: bool) {
     let vendor = ScriptedVendor::start();
     vendor.add_script([Say::from_text("Hi.")]);
     vendor.add_script([
@@ -21,6 +22,16 @@ fn check_program(command: &mut Command) {
     vendor.add_script([Say::Call { tool: "weather".to_owned(), arguments: json!({}) }]);
     vendor.add_script([Say::Refuse(503)]);
     vendor.add_script([Say::from_text("Retried.")]);
+    if has_responses {
+        vendor.add_script([Say::from_text("Answer one.")]);
+        vendor.add_script([Say::from_text("Answer two.")]);
+        vendor.add_script([
+            Say::Reasoning("So.".to_owned()),
+            Say::from_text("Quite "),
+            Say::from_text("alone."),
+        ]);
+        vendor.add_script([Say::from_text("Later.")]);
+    }
     let environment = vendor.service_environment();
     let service = TestService::start(ServiceOptions { environment, ..ServiceOptions::default() });
     let account = service.create_account();
@@ -37,20 +48,26 @@ fn check_program(command: &mut Command) {
     assert_eq!(got["stream"], json!(["And again.", "And again.", 120]));
     assert_eq!(got["call"], "weather");
     assert_eq!(got["retried"], "Retried.");
-    let errors = json!({
+    let mut errors = json!({
         "model": ["model_not_found", "model", true],
         "key": ["invalid_api_key", null, true],
         "messages": [null, "messages", true],
     });
+    if has_responses {
+        errors["previous"] = json!(["previous_response_not_found", "previous_response_id", true]);
+        assert_eq!(got["responses"], json!(["Answer one.", "Answer two.", 120, "7", true]));
+        assert_eq!(got["response_stream"], json!(["Quite alone.", "Quite alone.", "reasoning", "completed"]));
+        assert_eq!(got["background"], json!(["Later.", "completed", "Later."]));
+    }
     assert_eq!(got["errors"], errors);
     // The second turn has continued the conversation of the first.
     let chats = api.list_chats("").json();
-    assert_eq!(chats["totalCount"], 1, "{chats}");
+    assert_eq!(chats["totalCount"], if has_responses { 4 } else { 1 }, "{chats}");
 }
 
 #[test]
 fn openai_python_library_works() {
-    check_program(python_command("python3").arg(test_file("openai_library.py")));
+    check_program(python_command("python3").arg(test_file("openai_library.py")), true);
 }
 
 #[test]
@@ -60,5 +77,5 @@ fn openai_node_library_works() {
     std::fs::copy(test_file("openai_library.mjs"), &program).expect("it can be copied");
     let modules = installed_folder("CAUSERIE_NODE", "node").join("node_modules");
     symlink(modules, folder.path().join("node_modules")).expect("a link");
-    check_program(Command::new("node").arg(program));
+    check_program(Command::new("node").arg(program), false);
 }

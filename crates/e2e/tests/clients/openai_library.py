@@ -40,7 +40,30 @@ with openai.OpenAI(max_retries=2) as client:
         .choices[0]
         .message.content
     )
+    first = client.responses.create(model=MODEL, input="One?", metadata={"case": "7"})
+    second = client.responses.create(model=MODEL, input="Two?", previous_response_id=first.id)
+    got["responses"] = [first.output_text, second.output_text, second.usage.total_tokens, first.metadata["case"]]
+    got["responses"].append(first.conversation.id == second.conversation.id)
+    with client.responses.stream(
+        model=MODEL,
+        input=[
+            {"role": "user", "content": "Alone?"},
+        ],
+    ) as stream:
+        deltas = [event.delta for event in stream if event.type == "response.output_text.delta"]
+        final = stream.get_final_response()
+    got["response_stream"] = ["".join(deltas), final.output_text, final.output[0].type, final.status]
+    background = client.responses.create(model=MODEL, input="Later?", background=True)
+    while background.status in ("queued", "in_progress"):
+        background = client.responses.retrieve(background.id)
+    got["background"] = [background.output_text, client.responses.cancel(background.id).status]
+    with client.responses.stream(response_id=background.id) as stream:
+        got["background"].append(stream.get_final_response().output_text)
     errors = {}
+    try:
+        client.responses.create(model=MODEL, input="One?", previous_response_id="resp_none")
+    except openai.BadRequestError as error:
+        errors["previous"] = [error.code, error.param, error.request_id is not None]
     try:
         client.chat.completions.create(model="none", messages=[{"role": "user", "content": "Hello"}])
     except openai.NotFoundError as error:

@@ -6,4 +6,6 @@ mod frame;
 mod histories;
 mod leaving;
 mod plain;
+mod response_events;
+mod responses;
 mod stage;

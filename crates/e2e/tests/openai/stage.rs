@@ -18,6 +18,9 @@ pub(crate) struct OpenAiStage {
 /// The path of completions.
 pub(crate) const COMPLETIONS: &str = "/v1/chat/completions";
 
+/// The path of responses.
+pub(crate) const RESPONSES: &str = "/v1/responses";
+
 impl OpenAiStage {
     /// Starts a service with the built-in reader.
     pub(crate) fn with_reader() -> Self {
@@ -73,6 +76,22 @@ impl OpenAiStage {
     /// Asks for a completion.
     pub(crate) fn post_completion(&self, body: &Value) -> HttpResponse {
         self.completion_request(body).send(self.service.address())
+    }
+
+    /// Asks for a response.
+    pub(crate) fn post_response(&self, body: &Value) -> HttpResponse {
+        self.request("POST", RESPONSES).with_body(body.to_string()).send(self.service.address())
+    }
+
+    /// Returns a response, which must succeed.
+    pub(crate) fn respond(&self, body: &Value) -> Value {
+        self.post_response(body).expect_status(200).json()
+    }
+
+    /// Opens the stream of a response.
+    pub(crate) fn open_events(&self, body: &Value) -> ResponseStream {
+        let request = self.request("POST", RESPONSES).with_body(body.to_string());
+        ResponseStream::open(request, self.service.address())
     }
 
     /// Returns a completion of these messages, which must succeed.
@@ -152,6 +171,52 @@ impl ChunkStream {
             chunks.push(serde_json::from_str(&data).expect("JSON"));
         }
         Vec::new()
+    }
+}
+
+/// Returns the texts of a response, joined.
+pub(crate) fn output_text(response: &Value) -> String {
+    let items = response["output"].as_array().expect("items").iter();
+    items.filter_map(|item| item["content"][0]["text"].as_str()).collect::<Vec<_>>().join("\n\n")
+}
+
+/// A stream of events, whose form is checked.
+pub(crate) struct ResponseStream {
+    lines: Lines<BufReader<HttpBodyReader>>,
+    last_number: Option<u64>,
+}
+
+impl ResponseStream {
+    pub(crate) fn open(request: HttpRequest, address: &str) -> Self {
+        let response = request.send_streaming(address);
+        assert_eq!(response.status, 200);
+        assert_eq!(response.header("content-type"), Some("text/event-stream"));
+        Self { lines: BufReader::new(response.into_body()).lines(), last_number: None }
+    }
+
+    /// Returns the next event; `None` at the end.
+    pub(crate) fn next_event(&mut self) -> Option<Value> {
+        let mut name = None;
+        loop {
+            let line = self.lines.next()?.expect("a whole body");
+            if let Some(text) = line.strip_prefix("event: ") {
+                name = Some(text.to_owned());
+            } else if let Some(data) = line.strip_prefix("data: ") {
+                let event: Value = serde_json::from_str(data).expect("JSON");
+                assert_eq!(event["type"].as_str(), name.as_deref(), "{event}");
+                let number = event["sequence_number"].as_u64();
+                assert!(number > self.last_number || self.last_number.is_none(), "{event}");
+                self.last_number = number;
+                return Some(event);
+            } else {
+                assert!(line.is_empty() || line.starts_with(':'), "{line}");
+            }
+        }
+    }
+
+    /// Reads to the end and returns the events.
+    pub(crate) fn read_events(&mut self) -> Vec<Value> {
+        std::iter::from_fn(|| self.next_event()).collect()
     }
 }
 
