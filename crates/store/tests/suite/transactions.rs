@@ -197,7 +197,7 @@ async fn ended_transaction_hits_only_its_own(engine: StoreEngine) {
 async fn sqlite_full_disk_is_reported() {
     let fixture = StoreFixture::with_options(
         StoreEngine::Sqlite,
-        StoreOptions { size_max_bytes: Some((1024 + 176) * 1024), ..StoreOptions::default() },
+        StoreOptions { size_max_bytes: Some((1024 + 216) * 1024), ..StoreOptions::default() },
     );
     let account = fixture.create_account(100_000).await;
     let (go, held) = hold_writer(&fixture).await;
