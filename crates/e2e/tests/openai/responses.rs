@@ -161,7 +161,8 @@ fn failed_response_has_error() {
     let stage = OpenAiStage::with_vendor();
     stage.vendor().add_script([Say::Refuse(400)]);
     let failed = stage.respond(&json!({"input": "Hello"}));
-    assert_eq!((&failed["status"], &failed["output"]), (&json!("failed"), &json!([])));
+    // The conversation shows the reason as text, so the output has it, too.
+    assert_eq!((&failed["status"], &failed["output"][0]["status"]), (&json!("failed"), &json!("incomplete")));
     let error = &failed["error"];
     assert_eq!(error["code"], "model_rejected");
     assert!(error["message"].is_string() && error["type"].is_string(), "{error}");
