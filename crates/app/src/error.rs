@@ -68,7 +68,7 @@ pub(crate) fn error_text(texts: Texts, error: &UseCaseError) -> String {
         PublicCode::RateLimited => texts.get("error-rate-limited"),
         PublicCode::Unavailable => texts.get("error-unavailable"),
         PublicCode::Internal => texts.get("error-internal"),
-        // The message says what is wrong and what to do. A text of its own is only for codes that visitors meet often.
+        // The message says what is wrong and what to do. Only codes that visitors meet often have a text here.
         _ => texts.with("error-invalid", "reason", error.to_string()),
     }
 }

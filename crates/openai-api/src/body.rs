@@ -11,6 +11,7 @@ use axum::http::{HeaderValue, header};
 use control::{Authenticator, Principal};
 use domain::excerpt::Excerpt;
 use http_common::{Budget, BudgetBounds, BudgetHolder, BudgetShare, limited_json_body};
+use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 use tokio::time::Instant;
 
@@ -74,4 +75,19 @@ impl BodyBudget {
         }
         Ok(RequestBody { raw, held })
     }
+}
+
+/// Parses a body, which must be a JSON object.
+///
+/// # Errors
+/// [`OpenAiError`] that names the wrong field.
+pub(crate) fn parse_object<T: DeserializeOwned>(body: &str) -> OpenAiResult<T> {
+    if !body.starts_with('{') {
+        return Err(OpenAiError::invalid("the body is not a JSON object"));
+    }
+    let mut json = serde_json::Deserializer::from_str(body);
+    serde_path_to_error::deserialize(&mut json).map_err(|error| {
+        let field = error.path().to_string();
+        OpenAiError::of_json(error.inner(), Some(field).filter(|field| !matches!(field.as_str(), "." | "?")))
+    })
 }

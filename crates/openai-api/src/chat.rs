@@ -32,7 +32,7 @@ use crate::messages::Message;
 use crate::model_id::ModelId;
 use crate::origin::OriginRules;
 use crate::plain::{self, PlainReader};
-use crate::readers::ReaderGuard;
+use crate::readers::{ReaderGuard, StreamStage};
 use crate::side_request::{SideTask, find_side_task, reader_reply};
 
 /// Lists the fields of the request that had no effect.
@@ -243,17 +243,6 @@ struct CompletionReader {
     reader: ReaderGuard,
     deltas: AnswerDeltas,
     stage: StreamStage,
-}
-
-/// The place in a stream.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum StreamStage {
-    /// Nothing was sent.
-    Begin,
-    /// The present state is read without waiting for a change.
-    Present,
-    Growing,
-    Ended,
 }
 
 impl CompletionReader {

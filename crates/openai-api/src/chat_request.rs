@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use serde_json::Value;
 
+use crate::body::parse_object;
 use crate::error::{OpenAiError, OpenAiResult};
 use crate::messages::{Message, MessageBody, convert_messages};
 
@@ -101,17 +102,7 @@ impl ChatRequest {
     /// # Errors
     /// [`OpenAiError`] that names the wrong field.
     pub(crate) fn parse(body: &str) -> OpenAiResult<Self> {
-        if !body.starts_with('{') {
-            return Err(OpenAiError::invalid("the body is not a JSON object"));
-        }
-        let mut json = serde_json::Deserializer::from_str(body);
-        let request: Self = serde_path_to_error::deserialize(&mut json).map_err(|error| {
-            let field = error.path().to_string();
-            OpenAiError::of_json(
-                error.inner(),
-                Some(field).filter(|field| !matches!(field.as_str(), "." | "?")),
-            )
-        })?;
+        let request: Self = parse_object(body)?;
         request.check_bounds()?;
         Ok(request)
     }

@@ -37,6 +37,17 @@ pub(crate) struct ReaderGuard {
     has_ended: bool,
 }
 
+/// The place of a reader in the stream that it gets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum StreamStage {
+    /// Nothing was sent.
+    Begin,
+    /// The present state is read without waiting for a change.
+    Present,
+    Growing,
+    Ended,
+}
+
 impl AnswerReaders {
     pub(crate) fn new(
         histories: ClientHistories,

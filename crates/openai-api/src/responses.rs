@@ -27,7 +27,7 @@ use crate::chat::{
 use crate::error::{OpenAiError, OpenAiResult};
 use crate::history::{History, HistoryHash, hash_after_answer};
 use crate::model_id::ModelId;
-use crate::readers::ReaderGuard;
+use crate::readers::{ReaderGuard, StreamStage};
 use crate::response_items::{ResponseEvent, ResponseItems};
 use crate::response_request::{ResponseRequest, after_response};
 use crate::response_wire::{ResponseEcho, ResponseHead, ResponseId, ResponseState};
@@ -268,17 +268,6 @@ struct ResponseReader {
     after: Option<u64>,
     items: ResponseItems,
     stage: StreamStage,
-}
-
-/// The place in a stream.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum StreamStage {
-    /// Nothing was sent.
-    Begin,
-    /// The present state is read without waiting for a change.
-    Present,
-    Growing,
-    Ended,
 }
 
 /// The outcome of an answer in the terms of responses.
