@@ -28,6 +28,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use crate::agent::{AgentProcess, limit_from_environment};
 use crate::init::log_end_reason;
 use crate::link_interface;
+use crate::memory_group::create_tool_group;
 use crate::port::Port;
 
 /// Device files: name, major and minor number.
@@ -167,6 +168,7 @@ pub(crate) fn private_file_systems() -> Result<(), BootError> {
     mount_remount("/proc/sys", read_only, "").with_context("closing /proc/sys")?;
     mount_tmpfs("/tmp", bytes, "1777", SHARED)?;
     mount_tmpfs("/run", 1 << 20, "0755", DATA)?;
+    create_tool_group();
     create_devices(bytes)
 }
 

@@ -7,7 +7,7 @@
 //! - Recognition of scanned pages and of images inside documents: `tools/ocr.rs`.
 //! - A file that ends its reader: `tools/library.rs`.
 //! - Pictures of pages: `tools/preview.rs` for people, `tools/view.rs` for models.
-//! - The system inside a machine with its own kernel: `boot.rs`, `initramfs.rs`, `port.rs`; MCP servers: `mcp`.
+//! - The system inside a machine with its own kernel: `boot.rs`, `initramfs.rs`, `port.rs`, `memory_group.rs`; MCP servers: `mcp`.
 
 mod agent;
 pub mod boot;
@@ -18,6 +18,7 @@ pub mod initramfs;
 mod link_interface;
 pub mod listener;
 pub mod mcp;
+pub mod memory_group;
 pub mod port;
 pub mod serve;
 pub mod tools;

@@ -19,6 +19,7 @@ use seccomp::SeccompProfile;
 use serde::{Deserialize, Serialize};
 
 use super::{ToolLimits, kill, watch};
+use crate::memory_group::join_tool_group;
 
 /// The address space per byte of memory that commands may reserve; programs reserve far more addresses than they
 /// use.
@@ -128,6 +129,7 @@ pub(crate) fn confine_process(confinement: &Confinement) -> Result<(), ConfineEr
     rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o022));
     // When memory runs out, the kernel kills tools before the agent.
     let _ = std::fs::write("/proc/self/oom_score_adj", "1000");
+    join_tool_group();
     limit_resources(confinement)?;
     if let Some((user, group)) = confinement.user {
         become_user(user, group)?;

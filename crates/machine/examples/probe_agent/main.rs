@@ -11,7 +11,7 @@ mod guest_root;
 mod measure;
 
 use std::convert::Infallible;
-use std::io;
+use std::io::{self, Write};
 use std::net::TcpListener;
 use std::os::fd::FromRawFd;
 use std::os::unix::net::UnixListener;
@@ -183,6 +183,10 @@ fn run_shell(command: &str, as_tools: bool) -> String {
             .arg(format!("{{ echo 1000 >/proc/self/oom_score_adj; }} 2>/dev/null\n{command}"))
             .uid(1000)
             .gid(1000);
+        if let Ok(mut group) = guest::memory_group::open_tool_group() {
+            // SAFETY: the closure makes one system call.
+            unsafe { shell.pre_exec(move || group.write_all(b"0")) };
+        }
     } else {
         shell.arg(command);
     }

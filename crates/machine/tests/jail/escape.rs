@@ -225,6 +225,9 @@ async fn greed_is_bounded(kind: DriverKind) {
     if kind != DriverKind::Sandbox {
         // Before a tool, the kernel would otherwise kill the agent, and with it the machine.
         assert_eq!(as_agent(&link, "cat /proc/$PPID/oom_score_adj").await, "-1000");
+        // Its memory is apart from the tools', which must not use up the kernel's.
+        assert_eq!(as_tools(&link, "cat /proc/self/cgroup").await, "0::/tools");
+        assert_eq!(as_agent(&link, "cat /proc/self/cgroup").await, "0::/");
     }
     let bomb = "(for i in $(seq 80); do sleep 600 & done; echo all) >/tmp/bomb 2>&1; kill -9 -1; \
                 while read -r line; do echo \"$line\"; done </tmp/bomb";

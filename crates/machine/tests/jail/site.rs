@@ -192,6 +192,8 @@ impl JailSite {
 
 impl Drop for JailSite {
     fn drop(&mut self) {
+        let log = std::fs::read(self.machine_folder().join("agent.log")).unwrap_or_default();
+        let log = String::from_utf8_lossy(&log);
         let runtime = std::thread::scope(|scope| {
             let stop = scope.spawn(|| {
                 let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
@@ -202,7 +204,9 @@ impl Drop for JailSite {
             });
             stop.join()
         });
-        if !std::thread::panicking() {
+        if std::thread::panicking() {
+            eprintln!("the machine's log:\n{log}");
+        } else {
             runtime.unwrap().unwrap();
         }
     }
