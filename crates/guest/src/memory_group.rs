@@ -8,9 +8,7 @@ use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 
-use rustix::mount::MountFlags;
-
-use crate::boot::file_system;
+use rustix::mount::{MountFlags, mount};
 
 /// The folder of the control groups. Only root enters the folder above it.
 const GROUPS: &str = "/run/groups/all";
@@ -28,8 +26,8 @@ pub(crate) fn create_tool_group() {
         fs::DirBuilder::new().mode(0o700).create("/run/groups")?;
         fs::create_dir(GROUPS)?;
         // With this option a process joins a group without waiting for all processors; kernels before 6.0 lack it.
-        if file_system("cgroup2", GROUPS, flags, "favordynmods").is_err() {
-            file_system("cgroup2", GROUPS, flags, "").map_err(io::Error::other)?;
+        if mount("none", GROUPS, "cgroup2", flags, c"favordynmods").is_err() {
+            mount("none", GROUPS, "cgroup2", flags, None)?;
         }
         let groups = Path::new(GROUPS);
         fs::write(groups.join("cgroup.subtree_control"), "+memory")?;
