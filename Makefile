@@ -1,7 +1,7 @@
 # The habits of the project; `make` alone prints them.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup tools kernel guest guest-debug debug tidy build demo quick test schemathesis fuzz check fmt bench profile bench-documents bench-pages screenshots \
+.PHONY: help setup tools kernel guest guest-debug debug tidy build demo quick test-programs test schemathesis fuzz check fmt bench profile bench-documents bench-pages screenshots \
 	audit package package-test
 
 CARGO ?= cargo
@@ -81,9 +81,11 @@ build: guest ## Build target/release/causerie with the guest program in it
 demo: setup build ## Build, then ask a question about real documents; needs no key and no configuration
 	$(TARGET)/demo/causerie demo
 
-test: tools guest-debug ## Run every test; before that some on PostgreSQL with machines in the sandbox, and some on virtual machines
-	@rm -rf $(TARGET)/drivers
+test-programs: guest-debug
 	CAUSERIE_GUEST=$(GUEST_DEBUG) $(CARGO) build $(EVERYTHING) --all-targets
+
+test: tools test-programs ## Run every test; before that some on PostgreSQL with machines in the sandbox, and some on virtual machines
+	@rm -rf $(TARGET)/drivers
 	@$(call LINK_KERNEL,$(TARGET)/debug)
 	$(TESTED) CAUSERIE_TEST_DATABASE=postgres KILLS=$(KILLS_POSTGRES) CAUSERIE_MACHINE_DRIVER=sandbox \
 		$(CARGO) nextest run $(EVERYTHING) -E '$(ON_POSTGRES)'

