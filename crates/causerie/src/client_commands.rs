@@ -116,6 +116,14 @@ pub(crate) enum ClientCommand {
         #[command(flatten)]
         to: ServiceArgs,
     },
+    /// Be the agent of an editor that speaks the Agent Client Protocol, over standard input and output
+    #[command(
+        after_help = "Editors start this program themselves: docs/editors.md has the settings for each."
+    )]
+    Acp {
+        #[command(flatten)]
+        to: ServiceArgs,
+    },
     /// Stop the answer of a conversation
     Stop {
         /// The conversation
@@ -201,6 +209,7 @@ impl ClientCommand {
             | Self::Cp { .. }
             | Self::Mkdir { .. }
             | Self::Rm { .. }
+            | Self::Acp { .. }
             | Self::Stop { .. } => false,
         }
     }
@@ -258,6 +267,7 @@ async fn execute_client_command(command: ClientCommand) -> Result<u8, TerminalEr
         ClientCommand::Rm { files, recursive, to } => {
             terminal::remove_files(&to.try_into()?, &files, recursive).await
         }
+        ClientCommand::Acp { to } => terminal::serve_editor(to.try_into()?).await,
         ClientCommand::Stop { chat, to } => terminal::stop_answer(&to.try_into()?, &chat).await,
     }?;
     Ok(0)

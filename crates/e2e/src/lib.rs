@@ -22,7 +22,8 @@ pub use conformance::{
 };
 pub use fake_vendors::FakeVendors;
 pub use service::{
-    DATABASE, ServiceOptions, TestAccount, TestAccountOptions, TestService, built_program, start_with_api,
+    DATABASE, ServiceOptions, TestAccount, TestAccountOptions, TestService, built_program, service_binary,
+    start_with_api,
 };
 pub use test_support::scripted_site::ScriptedSite;
 pub use test_support::scripted_vendor::{self, Say, ScriptedVendor};

@@ -1,15 +1,15 @@
 //! An answer on a terminal: prints it while it grows, the tools that it uses, and its sources.
 
-use std::collections::BTreeSet;
 use std::io::{self, IsTerminal, Write};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use client::{ChatAnswer, ChatAnswerPart, PartState, PartType};
 
+use crate::growth::{ShownText, settled_text};
 use crate::labels::{Label, LabelLanguage};
 use crate::markdown::MarkdownStyler;
-use crate::marks::{CitationMark, find_marks, push_mark, write_marked};
+use crate::marks::{CitationMark, find_marks};
 use crate::sources::list_cited_sources;
 use crate::text::{format_size, neutralize_controls, one_line};
 
@@ -58,10 +58,7 @@ pub(crate) struct Printer<O, E> {
     out: O,
     err: E,
     style: Style,
-    /// The raw text that has been printed, without marks.
-    written: String,
-    /// The marks that have been printed.
-    marked: BTreeSet<CitationMark>,
+    shown: ShownText,
     language: LabelLanguage,
     /// True while a progress line is on the terminal.
     has_status: bool,
@@ -73,15 +70,14 @@ pub(crate) struct Printer<O, E> {
 
 impl<O: Write, E: Write> Printer<O, E> {
     pub(crate) fn new(out: O, err: E, style: Style) -> Self {
-        let (written, markdown, marked) = (String::new(), MarkdownStyler::default(), BTreeSet::new());
+        let (shown, markdown) = (ShownText::default(), MarkdownStyler::default());
         let (language, has_status, mid_line, noted) = (style.language, false, false, Vec::new());
-        Self { out, err, style, written, marked, language, has_status, markdown, mid_line, noted }
+        Self { out, err, style, shown, language, has_status, markdown, mid_line, noted }
     }
 
     /// Begins another answer.
     pub(crate) fn begin_answer(&mut self) {
-        self.written.clear();
-        self.marked.clear();
+        self.shown.clear();
         self.noted.clear();
         self.language = self.style.language;
     }
@@ -114,22 +110,15 @@ impl<O: Write, E: Write> Printer<O, E> {
     /// Prints the new end of `text` with its marks. If the text differs from the printed text, an attempt was
     /// repeated: a note says so on a separate line, and printing resumes at the start of the line that differs.
     fn print_growth(&mut self, text: &str, marks: &[CitationMark], is_completed: bool) -> io::Result<()> {
-        let same = common_prefix(&self.written, text);
-        let mut from = same;
-        if same < self.written.len() {
-            if text.len() == same && self.written[same..].trim().is_empty() {
-                return Ok(());
-            }
-            from = text[..same].rfind('\n').map_or(0, |at| at + 1);
+        let Some(growth) = self.shown.grow_to(text, marks, is_completed) else { return Ok(()) };
+        if let Some(from) = growth.repeated_from {
             self.end_line()?;
             writeln!(self.out, "{}", self.label(Label::Repeated))?;
             self.markdown = MarkdownStyler::default();
-            self.marked.retain(|mark| mark.at < from);
             // The printed text decides whether this is inside a block of code.
             let _ = self.markdown.push_piece(&text[..from]);
         }
-        text.clone_into(&mut self.written);
-        let fresh = self.with_marks(text, from, marks, is_completed);
+        let fresh = neutralize_controls(&growth.added);
         if fresh.is_empty() {
             return Ok(());
         }
@@ -138,32 +127,6 @@ impl<O: Write, E: Write> Printer<O, E> {
         let printed = if self.style.markdown { self.markdown.push_piece(&fresh) } else { fresh };
         self.out.write_all(printed.as_bytes())?;
         self.out.flush()
-    }
-
-    /// Returns the end of a text from a place on, with its marks. Marks of already printed text, which a vendor
-    /// reported late, are put at the end of its line.
-    fn with_marks(&mut self, text: &str, from: usize, marks: &[CitationMark], is_completed: bool) -> String {
-        let is_new = |mark: &&CitationMark| mark.at <= text.len() && !self.marked.contains(mark);
-        let (late, mut new): (Vec<CitationMark>, Vec<CitationMark>) =
-            marks.iter().filter(is_new).partition(|mark| mark.at < from);
-        let line_end = text[from..].find('\n').map(|at| from + at);
-        let place = line_end.or_else(|| is_completed.then_some(text.len()));
-        self.marked.extend(new.iter());
-        if let Some(at) = place {
-            self.marked.extend(late.iter());
-            new.extend(late.into_iter().map(|mark| CitationMark { at, ..mark }));
-            new.sort_by_key(|mark| mark.at);
-        }
-        let mut fresh = String::new();
-        // A mark right after the printed text.
-        let at_once = new.iter().take_while(|mark| mark.at == from).count();
-        if from > 0 {
-            fresh.extend(text[..from].chars().next_back());
-            new.drain(..at_once).for_each(|mark| push_mark(mark.number, &mut fresh));
-            fresh.remove(0);
-        }
-        fresh.push_str(&write_marked(&text[from..], from, &new));
-        neutralize_controls(&fresh)
     }
 
     fn note_part(&mut self, part: &ChatAnswerPart) -> io::Result<()> {
@@ -307,18 +270,6 @@ impl UploadProgress {
             let _ = write!(io::stderr(), "\r\x1b[2K\x1b[2m· {label} {name}: {percent} % of {total}\x1b[0m");
         }
     }
-}
-
-/// Returns the text without parts that the next state may change: trailing white space and an open citation mark.
-fn settled_text(text: &str) -> &str {
-    let mark =
-        text.rfind('[').filter(|at| text[at + 1..].chars().all(|c| c.is_ascii_digit() || ", ".contains(c)));
-    text[..mark.unwrap_or(text.len())].trim_end()
-}
-
-/// Returns the length of the common prefix, at a character boundary.
-fn common_prefix(one: &str, other: &str) -> usize {
-    one.chars().zip(other.chars()).take_while(|(a, b)| a == b).map(|(a, _)| a.len_utf8()).sum()
 }
 
 #[cfg(test)]

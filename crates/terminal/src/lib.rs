@@ -1,7 +1,9 @@
-//! A client for terminals: asks questions, holds conversations, and shows files and conversations.
+//! A client for terminals: asks questions, holds conversations, and shows files and conversations; and the
+//! agent of an editor ([`serve_editor`]).
 //!
 //! Standard output carries only the requested data, so that it can be piped; progress goes to standard error.
 
+mod acp;
 mod answer;
 mod ask;
 mod attach;
@@ -10,6 +12,7 @@ mod conversations;
 mod download;
 mod files;
 mod folders;
+mod growth;
 mod interrupt;
 mod labels;
 mod lines;
@@ -24,6 +27,7 @@ use std::path::{Path, PathBuf};
 
 use client::{Client, Question};
 
+pub use self::acp::serve_editor;
 pub use self::ask::{AskOptions, AskSummary, ask_and_print, question_text};
 pub use self::chat::{ChatOptions, run_chat};
 pub use self::conversations::{list_conversations, show_conversation, stop_answer};

@@ -1,6 +1,7 @@
 //! Tests of the clients in `clients/`: their own tests, and types, against the service; and that they read an answer
 //! through kills of the service. They run on programs that `make test` installs.
 
+mod editor;
 mod kills;
 mod openai;
 mod programs;
