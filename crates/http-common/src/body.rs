@@ -52,6 +52,20 @@ pub async fn limited_json_body<T: DeserializeOwned>(
     within: Duration,
     held: &mut BudgetShare,
 ) -> Result<T, JsonBodyError> {
+    let bytes = limited_body(request, bytes_max, within, held).await?;
+    serde_json::from_slice(&bytes).map_err(JsonBodyError::Malformed)
+}
+
+/// Reads the body of a request as [`limited_json_body`] does, without parsing it. A byte order mark is left out.
+///
+/// # Errors
+/// [`JsonBodyError`], except that the body is malformed.
+pub async fn limited_body(
+    request: Request,
+    bytes_max: usize,
+    within: Duration,
+    held: &mut BudgetShare,
+) -> Result<Bytes, JsonBodyError> {
     let is_asked_first = expects_continue(request.headers());
     let body = request.into_body();
     if body.size_hint().lower() > bytes_max as u64 {
@@ -62,8 +76,7 @@ pub async fn limited_json_body<T: DeserializeOwned>(
     }
     let read = timeout(within, read_limited(body, bytes_max, held)).await;
     let bytes = read.map_err(|_| JsonBodyError::TooSlow)??;
-    serde_json::from_slice(bytes.strip_prefix(BYTE_ORDER_MARK).unwrap_or(&bytes))
-        .map_err(JsonBodyError::Malformed)
+    Ok(if bytes.starts_with(BYTE_ORDER_MARK) { bytes.slice(BYTE_ORDER_MARK.len()..) } else { bytes })
 }
 
 /// Returns true if the client sends its body only after an interim response.

@@ -40,7 +40,7 @@ mod upload_many;
 pub use address::{
     IPV6_WIDER_BITS, InvalidNetwork, Network, Peer, client_address, normalize_for_counting, wider_networks,
 };
-pub use body::{JsonBodyError, limited_json_body};
+pub use body::{JsonBodyError, limited_body, limited_json_body};
 pub use boolean::parse_boolean;
 pub use budget::{BUDGET_RETRY_AFTER, Budget, BudgetExceeded, BudgetLimits, BudgetShare, Budgets};
 pub use compression::ResponseCompression;
