@@ -65,6 +65,8 @@ pub struct PlainSteps {
 pub struct PlainStep {
     /// The id of the model that answers.
     pub model: String,
+    /// The options that its vendor does not take, by their names in OpenAI's Chat Completions.
+    pub ignored: Vec<&'static str>,
     stream: StepStream,
     request: StepRequest,
     output: Step,
@@ -148,9 +150,11 @@ impl PlainSteps {
             TokenUsage { input_tokens, output_tokens: u64::from(output_max_tokens), ..TokenUsage::default() };
         let (price, greatest) = (entry.price, entry.price.cost_of(most));
         let reservation = self.reserve(principal, greatest, &entry.id, price).await?;
+        let ignored = found.unsupported_options(&plain.options);
         let stream = found.with_plain_options(&plain.options).stream_step(request.clone());
         let (model, output) = (entry.id, Step::default());
-        Ok(PlainStep { model, stream, request, output, price, greatest, reservation: Some(reservation) })
+        let reservation = Some(reservation);
+        Ok(PlainStep { model, ignored, stream, request, output, price, greatest, reservation })
     }
 
     fn unknown_model(&self, asked: Option<&str>) -> UseCaseError {

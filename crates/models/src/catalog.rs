@@ -70,6 +70,15 @@ impl CatalogModel {
 }
 
 impl CatalogModel {
+    /// Returns the names of the options that the model's vendor does not take.
+    #[must_use]
+    pub fn unsupported_options(&self, options: &PlainOptions) -> Vec<&'static str> {
+        match &self.provider {
+            StepProvider::Vendor(vendor) => options.unsupported_in(vendor.format()),
+            _ => Vec::new(),
+        }
+    }
+
     /// Returns the model with a client's options for its next step.
     #[must_use]
     pub fn with_plain_options(mut self, options: &PlainOptions) -> Self {

@@ -13,6 +13,11 @@ pub struct PlainOptions {
     pub stop: Vec<String>,
     pub temperature: Option<f64>,
     pub top_p: Option<f64>,
+    pub seed: Option<i64>,
+    pub frequency_penalty: Option<f64>,
+    pub presence_penalty: Option<f64>,
+    /// False to permit one call at a time.
+    pub parallel_tool_calls: Option<bool>,
 }
 
 /// The calls that a model may make.
@@ -54,6 +59,29 @@ impl PlainOptions {
         options
     }
 
+    /// Returns the options that a wire format has no field for, by their names in OpenAI's Chat Completions.
+    pub(crate) fn unsupported_in(&self, format: WireFormat) -> Vec<&'static str> {
+        let is_penalty = |penalty: Option<f64>| penalty.is_some_and(|penalty| penalty != 0.0);
+        let has_object_format = self.response_format == Some(ResponseFormat::JsonObject);
+        let set = [
+            ("stop", !self.stop.is_empty(), format == WireFormat::Responses),
+            ("seed", self.seed.is_some(), matches!(format, WireFormat::Responses | WireFormat::Anthropic)),
+            (
+                "frequency_penalty",
+                is_penalty(self.frequency_penalty),
+                matches!(format, WireFormat::Responses | WireFormat::Anthropic),
+            ),
+            (
+                "presence_penalty",
+                is_penalty(self.presence_penalty),
+                matches!(format, WireFormat::Responses | WireFormat::Anthropic),
+            ),
+            ("parallel_tool_calls", self.parallel_tool_calls == Some(false), format == WireFormat::Gemini),
+            ("response_format", has_object_format, format == WireFormat::Anthropic),
+        ];
+        set.into_iter().filter(|(_, is_set, lacks)| *is_set && *lacks).map(|(name, ..)| name).collect()
+    }
+
     fn for_completions(&self) -> Vec<(&'static str, Option<Value>)> {
         let choice = self.tool_choice.as_ref().map(|choice| match choice {
             ToolChoice::Function(name) => json!({"type": "function", "function": {"name": name}}),
@@ -71,6 +99,10 @@ impl PlainOptions {
             ("stop", self.stop_texts()),
             ("temperature", self.temperature.map(Value::from)),
             ("top_p", self.top_p.map(Value::from)),
+            ("seed", self.seed.map(Value::from)),
+            ("frequency_penalty", self.frequency_penalty.map(Value::from)),
+            ("presence_penalty", self.presence_penalty.map(Value::from)),
+            ("parallel_tool_calls", self.parallel_tool_calls.map(Value::from)),
         ]
     }
 
@@ -90,16 +122,22 @@ impl PlainOptions {
             ("text", format),
             ("temperature", self.temperature.map(Value::from)),
             ("top_p", self.top_p.map(Value::from)),
+            ("parallel_tool_calls", self.parallel_tool_calls.map(Value::from)),
         ]
     }
 
     fn for_anthropic(&self) -> Vec<(&'static str, Option<Value>)> {
-        let choice = self.tool_choice.as_ref().map(|choice| match choice {
+        let is_sequential = self.parallel_tool_calls == Some(false);
+        let choice = self.tool_choice.as_ref().or(is_sequential.then_some(&ToolChoice::Auto));
+        let mut choice = choice.map(|choice| match choice {
             ToolChoice::Auto => json!({"type": "auto"}),
             ToolChoice::Never => json!({"type": "none"}),
             ToolChoice::Required => json!({"type": "any"}),
             ToolChoice::Function(name) => json!({"type": "tool", "name": name}),
         });
+        if let Some(choice) = choice.as_mut().filter(|choice| is_sequential && choice["type"] != "none") {
+            choice["disable_parallel_tool_use"] = true.into();
+        }
         let format = self.response_format.as_ref().and_then(|format| match format {
             ResponseFormat::JsonObject => None,
             ResponseFormat::JsonSchema { schema, .. } => {
@@ -133,6 +171,9 @@ impl PlainOptions {
             ("stopSequences", self.stop_texts()),
             ("temperature", self.temperature.map(Value::from)),
             ("topP", self.top_p.map(Value::from)),
+            ("seed", self.seed.map(Value::from)),
+            ("frequencyPenalty", self.frequency_penalty.map(Value::from)),
+            ("presencePenalty", self.presence_penalty.map(Value::from)),
         ];
         let set = others.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?)));
         config.extend(set);
@@ -172,22 +213,37 @@ mod tests {
             stop: vec!["END".to_owned()],
             temperature: Some(0.5),
             top_p: None,
+            seed: Some(7),
+            frequency_penalty: Some(0.25),
+            presence_penalty: Some(0.0),
+            parallel_tool_calls: Some(false),
         };
         let of = |format| Value::Object(options.for_format(format));
         let completions = of(WireFormat::ChatCompletions);
         assert_eq!(completions["tool_choice"], json!({"type": "function", "function": {"name": "f"}}));
         assert_eq!(completions["response_format"]["json_schema"]["name"], "n");
         assert_eq!((&completions["stop"], &completions["temperature"]), (&json!(["END"]), &json!(0.5)));
+        assert_eq!((&completions["seed"], &completions["parallel_tool_calls"]), (&json!(7), &json!(false)));
         let responses = of(WireFormat::Responses);
+        assert_eq!(responses["parallel_tool_calls"], json!(false));
         assert_eq!(responses["tool_choice"], json!({"type": "function", "name": "f"}));
         assert_eq!(responses["text"]["format"]["type"], "json_schema");
         let anthropic = of(WireFormat::Anthropic);
-        assert_eq!(anthropic["tool_choice"], json!({"type": "tool", "name": "f"}));
+        assert_eq!(
+            anthropic["tool_choice"],
+            json!({"type": "tool", "name": "f", "disable_parallel_tool_use": true})
+        );
         assert_eq!(anthropic["stop_sequences"], json!(["END"]));
         let gemini = of(WireFormat::Gemini);
         assert_eq!(gemini["toolConfig"]["functionCallingConfig"]["allowedFunctionNames"], json!(["f"]));
         assert_eq!(gemini["generationConfig"]["responseJsonSchema"], json!({"type": "object"}));
+        assert_eq!(gemini["generationConfig"]["seed"], json!(7));
+        assert!(options.unsupported_in(WireFormat::ChatCompletions).is_empty());
+        assert_eq!(options.unsupported_in(WireFormat::Responses), ["stop", "seed", "frequency_penalty"]);
+        assert_eq!(options.unsupported_in(WireFormat::Anthropic), ["seed", "frequency_penalty"]);
+        assert_eq!(options.unsupported_in(WireFormat::Gemini), ["parallel_tool_calls"]);
         for format in WireFormat::ALL {
+            assert!(PlainOptions::default().unsupported_in(format).is_empty(), "{format:?}");
             assert!(PlainOptions::default().for_format(format).is_empty(), "{format:?}");
         }
     }

@@ -110,6 +110,7 @@ fn convert_options(request: &ChatRequest) -> OpenAiResult<PlainOptions> {
         stop,
         temperature: request.temperature,
         top_p: request.top_p,
+        ..PlainOptions::default()
     })
 }
 
