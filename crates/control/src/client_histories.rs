@@ -4,7 +4,7 @@ use domain::id::{ConversationId, MessageId};
 use domain::scope::Permission::Ask;
 use domain::time::Timestamp;
 pub use store::client_histories::{
-    ClientExchange, HistoryHash, HistoryLookup, HistoryPlace, ImportedExchange,
+    ClientExchange, HistoryHash, HistoryLookup, HistoryPlace, ImportedExchange, PlaceLookup,
 };
 use store::{Sql, Store, client_histories, conversations};
 
@@ -48,14 +48,14 @@ impl ClientHistories {
         u64::try_from(self.environment.now().micros() / 1_000_000).unwrap_or_default()
     }
 
-    /// Returns the place where a history continues; `None` if no conversation of the account has it.
+    /// Returns the place where a question continues; `None` if no conversation of the account has it.
     ///
     /// # Errors
     /// [`UseCaseError`].
     pub async fn find_place(
         &self,
         principal: &Principal,
-        lookup: HistoryLookup,
+        lookup: PlaceLookup,
     ) -> Result<Option<HistoryPlace>, UseCaseError> {
         principal.require_any(&[Ask])?;
         let account = principal.account();

@@ -348,7 +348,9 @@ impl From<AskError> for UseCaseError {
             AskError::Machine(error) => return error.into(),
             AskError::Refused(refused) => match refused {
                 AskRefused::NotFound | AskRefused::Gone => PublicCode::NotFound,
-                AskRefused::Busy | AskRefused::OtherModel(_) => PublicCode::ConversationBusy,
+                AskRefused::Busy | AskRefused::OtherModel(_) | AskRefused::OtherPlace => {
+                    PublicCode::ConversationBusy
+                }
                 AskRefused::TooManyVersions => PublicCode::BadRequest,
                 AskRefused::Insufficient { .. } => PublicCode::InsufficientCredits,
                 AskRefused::SpendingLimit => PublicCode::SpendingLimit,

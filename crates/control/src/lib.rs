@@ -47,6 +47,7 @@ pub mod principal;
 pub mod privileges;
 pub mod provisioning;
 mod question_choices;
+mod question_place;
 pub mod questions;
 pub mod service;
 pub mod sessions;

@@ -33,8 +33,8 @@ use crate::question_choices::{agent_of, check_settings, each_once, skills_of};
 use crate::workspaces_marker::WorkspacesMarker;
 use crate::{DiskReserve, Plugins, ServiceEnvironment, title};
 
-/// The number of times that a question is checked again because the shown branch has another model meanwhile.
-const MODEL_TRIES: u32 = 3;
+/// The number of times that a question is checked because its place changes meanwhile.
+const PLACE_TRIES: u32 = 3;
 
 /// A question as a client sends it.
 #[derive(Debug, Clone, Default)]
@@ -170,9 +170,13 @@ impl QuestionService {
         let answer = MessageId::made_at(self.environment.now(), self.environment.random_bits());
         let mut span = engine::start_accept_span(self.environment.tracer(), request.trace, answer);
         let mut taken = self.check_and_submit(principal, request.clone(), answer, None).await;
-        for _ in 1..MODEL_TRIES {
-            let Err(AskError::Refused(AskRefused::OtherModel(other))) = taken else { break };
-            taken = self.check_and_submit(principal, request.clone(), answer, Some(other)).await;
+        for _ in 1..PLACE_TRIES {
+            let model = match taken {
+                Err(AskError::Refused(AskRefused::OtherModel(other))) => Some(other),
+                Err(AskError::Refused(AskRefused::OtherPlace)) => None,
+                _ => break,
+            };
+            taken = self.check_and_submit(principal, request.clone(), answer, model).await;
         }
         if let Some(span) = span.as_mut().filter(|_| taken.is_err()) {
             span.mark_failed();
@@ -243,6 +247,7 @@ impl QuestionService {
         if request.instructions.as_ref().is_some_and(|text| text.len() > INSTRUCTIONS_MAX_BYTES) {
             return Err(AskError::InstructionsTooLong);
         }
+        let request = self.place_question(principal.account(), request).await?;
         let library = self.plugins.library();
         let agent = request.agent.as_deref().map(|word| agent_of(&library, word)).transpose()?;
         let skills = skills_of(&library, &request.skills)?;
@@ -569,6 +574,7 @@ impl QuestionService {
 /// Accepts the question and requests the start of its machine in one transaction, so that a crash in between cannot
 /// leave a question waiting for a machine that is never started.
 fn accept_question(tx: &mut dyn Sql, new: &NewQuestion) -> Result<AskResult, AskRefused> {
+    QuestionService::check_place(tx, new)?;
     let asked = match &new.target {
         QuestionTarget::Version(NewExchangeVersion { conversation, .. })
         | QuestionTarget::BranchOf { conversation, .. } => {

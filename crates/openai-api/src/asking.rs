@@ -5,12 +5,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::http::HeaderMap;
-use control::client_histories::{ClientExchange, HistoryLookup, HistoryPlace, ImportedExchange};
-use control::conversations::StoredMessage;
+use control::client_histories::{
+    ClientExchange, HistoryLookup, HistoryPlace, ImportedExchange, PlaceLookup,
+};
 use control::questions::{AskOutcome, AskPlace, AskRequest};
 use control::{
-    AnswerService, Catalogs, ClientHistories, Conversations, FileService, Principal, PublicCode,
-    QuestionService, UseCaseError,
+    AnswerService, Catalogs, ClientHistories, FileService, Principal, PublicCode, QuestionService,
+    UseCaseError,
 };
 use domain::answer::AnswerEnding;
 use domain::catalog::ModelEntry;
@@ -129,6 +130,13 @@ pub(crate) enum NamedPlace {
     After { conversation: ConversationId, answer: MessageId },
 }
 
+/// Returns the conversation of a place.
+const fn conversation_of(place: HistoryPlace) -> ConversationId {
+    match place {
+        HistoryPlace::After { conversation, .. } | HistoryPlace::Instead { conversation, .. } => conversation,
+    }
+}
+
 /// A question with its history.
 pub(crate) struct AskedHistory {
     pub(crate) history: History,
@@ -155,7 +163,6 @@ pub(crate) struct HistoryAsker {
     pub(crate) questions: QuestionService,
     pub(crate) answers: AnswerService,
     pub(crate) catalogs: Catalogs,
-    pub(crate) conversations: Conversations,
     pub(crate) histories: ClientHistories,
     pub(crate) files: FileService,
     pub(crate) readers: AnswerReaders,
@@ -178,41 +185,39 @@ impl HistoryAsker {
         }
         let AskedHistory { history, place: named, choices, name, request_hash, trace, .. } = asked;
         let attachments = store_sent_files(&self.files, principal, history.files).await?;
-        let mut users_hash = history.users_hash;
-        let mut imported = Vec::new();
-        let (conversation, place) = if let Some(named) = named {
-            // No history of other requests has this hash.
-            users_hash = hash_after_answer(&users_hash, &format!("{named:?}"));
-            self.convert_place(principal, named).await?
-        } else {
-            let hashes = history.earlier.last().map(|last| (last.after_hash, last.users_hash));
-            let lookup = HistoryLookup { name: name.text.clone(), is_name_unique: name.is_unique, hashes };
-            match self.histories.find_place(principal, lookup).await? {
-                None => {
-                    imported = self.import_exchanges(history.earlier);
-                    (None, AskPlace::Next)
-                }
-                Some(HistoryPlace::After { conversation, answer }) => {
-                    (Some(conversation), AskPlace::BranchOf(answer))
-                }
-                Some(HistoryPlace::Instead { conversation, answer }) => {
-                    (Some(conversation), AskPlace::Version(answer))
-                }
+        let (mut users_hash, mut conversation) = (history.users_hash, None);
+        let lookup = match named {
+            Some(NamedPlace::Last(named)) => {
+                conversation = Some(named);
+                None
+            }
+            Some(NamedPlace::After { conversation, answer }) => {
+                Some(PlaceLookup::Answer { conversation, answer })
+            }
+            None => {
+                let hashes = history.earlier.last().map(|last| (last.after_hash, last.users_hash));
+                let (name, is_name_unique) = (name.text.clone(), name.is_unique);
+                Some(PlaceLookup::History(HistoryLookup { name, is_name_unique, hashes }))
             }
         };
-        let client = ClientExchange { name: name.text, users_hash, request_hash, imported };
+        if let Some(named) = named {
+            // No history of other requests has this hash.
+            users_hash = hash_after_answer(&users_hash, &format!("{named:?}"));
+        }
+        let imported = Arc::new(self.import_exchanges(history.earlier));
+        let client = ClientExchange { name: name.text, users_hash, request_hash, imported, lookup };
         // A question that continues an answer may leave the model to the conversation.
         let keeps_model = named.is_some() && choices.model.is_none() && choices.agent.is_none();
         let request = AskRequest {
             input: history.question,
             conversation,
-            place,
+            place: AskPlace::Next,
             attachments,
             model: choices.model,
             settings: choices.settings,
             jurisdictions: choices.jurisdictions,
             web_search: choices.web_search,
-            changes_conversation: conversation.is_some() && !keeps_model,
+            changes_conversation: !keeps_model,
             agent: choices.agent,
             skills: choices.skills,
             instructions: history.instructions,
@@ -222,29 +227,6 @@ impl HistoryAsker {
         };
         let live = self.submit_question(principal, request).await?;
         Ok(self.follow(principal, live))
-    }
-
-    /// Converts a place that the request names. After an inner answer the question is another version of the next one.
-    async fn convert_place(
-        &self,
-        principal: &Principal,
-        named: NamedPlace,
-    ) -> OpenAiResult<(Option<ConversationId>, AskPlace)> {
-        let (conversation, answer) = match named {
-            NamedPlace::Last(conversation) => return Ok((Some(conversation), AskPlace::Next)),
-            NamedPlace::After { conversation, answer } => (conversation, answer),
-        };
-        let shown = self.conversations.show_branch(principal, conversation, answer).await?;
-        let next = shown.position + 1;
-        if next >= shown.exchanges {
-            return Ok((Some(conversation), AskPlace::BranchOf(answer)));
-        }
-        let (_, page) = self.conversations.shown_messages(principal, conversation, next).await?;
-        let next = page.messages.iter().find_map(|message| match message {
-            StoredMessage::Answer(answer) => Some(answer.id),
-            StoredMessage::Question(_) => None,
-        });
-        Ok((Some(conversation), next.map_or(AskPlace::BranchOf(answer), AskPlace::Version)))
     }
 
     fn follow(&self, principal: &Principal, live: Arc<LiveAnswer>) -> FollowedAnswer {
@@ -279,7 +261,7 @@ impl HistoryAsker {
     ) -> OpenAiResult<Arc<LiveAnswer>> {
         let asked = match self.questions.ask_question(principal, request.clone()).await {
             Err(busy) if busy.code() == PublicCode::ConversationBusy => {
-                if !self.end_abandoned(principal, request.conversation).await? {
+                if !self.end_abandoned(principal, &request).await? {
                     return Err(busy.into());
                 }
                 self.questions.ask_question(principal, request).await?
@@ -294,12 +276,16 @@ impl HistoryAsker {
         }
     }
 
-    /// Ends the abandoned answer of a conversation. Returns false if there is none.
-    async fn end_abandoned(
-        &self,
-        principal: &Principal,
-        conversation: Option<ConversationId>,
-    ) -> Result<bool, UseCaseError> {
+    /// Ends the abandoned answer of the conversation that a question continues. Returns false if there is none.
+    async fn end_abandoned(&self, principal: &Principal, request: &AskRequest) -> Result<bool, UseCaseError> {
+        let lookup = request.client.as_ref().and_then(|client| client.lookup.clone());
+        let conversation = match lookup {
+            None => request.conversation,
+            Some(lookup) => {
+                let place = self.histories.find_place(principal, lookup).await?;
+                place.map(conversation_of)
+            }
+        };
         let Some(conversation) = conversation else { return Ok(false) };
         let Some(answer) = self.readers.abandoned_in(conversation) else { return Ok(false) };
         self.histories.stop_abandoned(principal, answer).await?;

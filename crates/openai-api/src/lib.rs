@@ -104,7 +104,6 @@ pub fn openai_router(service: &CauserieService, config: OpenAiConfig, guard: Arc
         questions: service.questions.clone(),
         answers: service.answers.clone(),
         catalogs: service.catalogs.clone(),
-        conversations: service.conversations.clone(),
         histories: service.client_histories.clone(),
         files: service.files.clone(),
         readers,

@@ -10,6 +10,7 @@ use domain::time::Timestamp;
 use std::sync::Arc;
 
 use crate::codec;
+use crate::conversations::{place_of, shown_branch};
 use crate::sql::{Result, RowExt, Sql, SqlExt, params, stored_int};
 
 /// The maximum number of exchanges that are compared to find out whether only one conversation has the same questions.
@@ -30,7 +31,9 @@ pub struct ClientExchange {
     /// The hash of the request and its key.
     pub request_hash: HistoryHash,
     /// The earlier exchanges of a new conversation, oldest first; otherwise ignored.
-    pub imported: Vec<ImportedExchange>,
+    pub imported: Arc<Vec<ImportedExchange>>,
+    /// The lookup that finds the place of the question; `None` if the question names it.
+    pub lookup: Option<PlaceLookup>,
 }
 
 /// An exchange that a client had before the conversation began here.
@@ -57,6 +60,19 @@ pub struct HistoryLookup {
     pub hashes: Option<(HistoryHash, HistoryHash)>,
 }
 
+/// The way to find the place of a question.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum PlaceLookup {
+    History(HistoryLookup),
+    /// After the last exchange of the conversation with this name.
+    Name(String),
+    /// After this answer.
+    Answer {
+        conversation: ConversationId,
+        answer: MessageId,
+    },
+}
+
 /// The place where a history continues.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HistoryPlace {
@@ -66,25 +82,36 @@ pub enum HistoryPlace {
     Instead { conversation: ConversationId, answer: MessageId },
 }
 
-/// Returns the place where a history continues; `None` if no conversation has it.
+/// Returns the place where a question continues; `None` if no conversation has its history, or the answer does not exist.
 ///
 /// # Errors
 /// [`StoreError`](crate::StoreError).
 pub fn find_place(
     tx: &mut dyn Sql,
     account: AccountId,
-    lookup: &HistoryLookup,
+    lookup: &PlaceLookup,
 ) -> Result<Option<HistoryPlace>> {
-    let name = lookup.name.as_deref().unwrap_or_default();
-    let Some((after, users)) = &lookup.hashes else {
-        if !lookup.is_name_unique || name.is_empty() {
-            return Ok(None);
+    let found = match lookup {
+        PlaceLookup::History(HistoryLookup { name, is_name_unique, hashes: None }) => {
+            let name = name.as_deref().filter(|name| *is_name_unique && !name.is_empty());
+            return name.map_or(Ok(None), |name| first_exchange(tx, account, name));
         }
-        return first_exchange(tx, account, name);
-    };
-    let found = match find_same_history(tx, account, after, name)? {
-        Some(found) => Some(found),
-        None => find_same_questions(tx, account, users, name)?,
+        PlaceLookup::History(HistoryLookup { name, hashes: Some((after, users)), .. }) => {
+            let name = name.as_deref().unwrap_or_default();
+            match find_same_history(tx, account, after, name)? {
+                Some(found) => Some(found),
+                None => find_same_questions(tx, account, users, name)?,
+            }
+        }
+        PlaceLookup::Name(name) => {
+            let Some(conversation) = named_conversation(tx, account, name)? else { return Ok(None) };
+            let shown = shown_branch(tx, account, conversation)?;
+            return Ok(shown.map(|shown| HistoryPlace::After { conversation, answer: shown.last }));
+        }
+        PlaceLookup::Answer { conversation, answer } => {
+            let place = place_of(tx, account, *conversation, *answer)?;
+            place.map(|_| (*conversation, *answer))
+        }
     };
     let Some((conversation, answer)) = found else { return Ok(None) };
     let next = next_exchange(tx, conversation, answer)?;
@@ -92,6 +119,21 @@ pub fn find_place(
         Some(answer) => HistoryPlace::Instead { conversation, answer },
         None => HistoryPlace::After { conversation, answer },
     }))
+}
+
+/// Locks the account, and returns true if a lookup still finds this place. Otherwise two questions with the same history,
+/// asked at the same time, would begin two conversations.
+///
+/// # Errors
+/// [`StoreError`](crate::StoreError).
+pub fn is_still_place(
+    tx: &mut dyn Sql,
+    account: AccountId,
+    lookup: &PlaceLookup,
+    expected: Option<HistoryPlace>,
+) -> Result<bool> {
+    tx.lock_rows("SELECT id FROM accounts WHERE id = $1 FOR NO KEY UPDATE", params![account])?;
+    Ok(find_place(tx, account, lookup)? == expected)
 }
 
 /// Finds an exchange after the same history. One with another name belongs to another conversation of the client.
@@ -147,16 +189,20 @@ fn next_exchange(
     )
 }
 
-/// Returns the first exchange of the newest conversation with this name.
-fn first_exchange(tx: &mut dyn Sql, account: AccountId, name: &str) -> Result<Option<HistoryPlace>> {
-    let named: Option<ConversationId> = tx.query_one(
+/// Returns the newest conversation with this name.
+fn named_conversation(tx: &mut dyn Sql, account: AccountId, name: &str) -> Result<Option<ConversationId>> {
+    tx.query_one(
         "SELECT e.conversation_id FROM client_exchanges e
          JOIN conversations c ON c.id = e.conversation_id AND c.deleted_at IS NULL
          WHERE e.account_id = $1 AND e.name = $2 ORDER BY e.created_at DESC LIMIT 1",
         params![account, name],
         |row| row.get_id(0),
-    )?;
-    let Some(conversation) = named else { return Ok(None) };
+    )
+}
+
+/// Returns the first exchange of the newest conversation with this name.
+fn first_exchange(tx: &mut dyn Sql, account: AccountId, name: &str) -> Result<Option<HistoryPlace>> {
+    let Some(conversation) = named_conversation(tx, account, name)? else { return Ok(None) };
     let first = tx.query_one(
         "SELECT a.id FROM questions q
          JOIN answers a ON a.conversation_id = q.conversation_id AND a.ordinal = q.ordinal

@@ -171,6 +171,9 @@ pub enum AskRefused {
     /// The branch has another model than the question was checked for, because another branch was shown meanwhile.
     #[error("the conversation was switched to the model {0} by another request")]
     OtherModel(String),
+    /// The lookup of the question finds another place, because of a question that was asked meanwhile.
+    #[error("another question was asked there: ask again")]
+    OtherPlace,
     /// The balance does not cover the first step.
     #[error("not enough credits: the question needs {needed}, and the account has {available}", needed = needed.0, available = available.0)]
     Insufficient { needed: Credits, available: Credits },

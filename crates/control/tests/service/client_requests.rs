@@ -1,7 +1,7 @@
 //! Use cases for clients that keep their histories themselves.
 
 use control::admin::KeyRestrictions;
-use control::client_histories::HistoryLookup;
+use control::client_histories::{HistoryLookup, PlaceLookup};
 use control::plain_steps::{PlainRefusal, PlainRequest};
 use control::{ErrorKind, PublicCode};
 use domain::scope::{Permission, Scope};
@@ -21,7 +21,7 @@ async fn client_use_cases_want_permission_to_ask() {
     let reader = service.access.resolve_key(key.reveal()).await.expect("it is valid");
     let refused = Some((ErrorKind::Forbidden, PublicCode::KeyScope));
     let histories = &service.client_histories;
-    let lookup = HistoryLookup { name: None, is_name_unique: false, hashes: None };
+    let lookup = PlaceLookup::History(HistoryLookup { name: None, is_name_unique: false, hashes: None });
     assert_eq!(error_code(histories.find_place(&reader, lookup).await), refused);
     assert_eq!(error_code(histories.find_repeated(&reader, [0; 32]).await), refused);
     assert_eq!(error_code(histories.record_sent_answer(&reader, message, [0; 32]).await), refused);

@@ -1,6 +1,6 @@
 //! Histories continue, branch or begin conversations.
 
-use e2e::{Expect, HttpResponse};
+use e2e::{Expect, HttpResponse, Say};
 use serde_json::{Value, json};
 
 use crate::stage::{OpenAiStage, content_of};
@@ -109,4 +109,27 @@ fn names_tell_equal_histories_apart() {
     // The first question again is another version of it.
     assert_eq!(chat_of(&ask("one", json!([user("Hello!")]), "Hi there.")), one);
     assert_eq!(stage.chat_texts(&one), ["Hello!", "Hi there."]);
+}
+
+#[test]
+fn simultaneous_questions_share_named_conversation() {
+    let stage = OpenAiStage::with_vendor();
+    stage.vendor().add_script([Say::Hold, Say::from_text("Hi.")]);
+    let statuses: Vec<u16> = std::thread::scope(|scope| {
+        let asked: Vec<_> = (0..8)
+            .map(|_| {
+                scope.spawn(|| {
+                    let body = json!({"messages": [user("Hello")], "stream": true});
+                    let request =
+                        stage.completion_request(&body).with_header("x-causerie-conversation", "one");
+                    request.send_streaming(stage.service.address()).status
+                })
+            })
+            .collect();
+        asked.into_iter().map(|asked| asked.join().expect("a response")).collect()
+    });
+    // The others are versions of the question that is being answered.
+    assert_eq!(statuses.iter().filter(|status| **status == 200).count(), 1, "{statuses:?}");
+    assert!(statuses.iter().all(|status| matches!(status, 200 | 409)), "{statuses:?}");
+    assert_eq!(stage.list_chats().len(), 1);
 }

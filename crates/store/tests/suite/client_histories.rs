@@ -1,8 +1,10 @@
 //! Histories of clients, and the conversations that they continue.
 
+use std::sync::Arc;
+
 use domain::id::{AccountId, MessageId};
 use store::client_histories::{
-    self, ClientExchange, HistoryHash, HistoryLookup, HistoryPlace, ImportedExchange,
+    self, ClientExchange, HistoryHash, HistoryLookup, HistoryPlace, ImportedExchange, PlaceLookup,
 };
 use store::conversations::{self, StoredMessage};
 use store::questions::{Accepted, NewExchangeVersion, NewQuestion, QuestionTarget};
@@ -17,6 +19,7 @@ on_every_engine!(
     repeated_request_is_found,
     abandoned_answer_is_stopped,
     deleted_conversation_is_not_found,
+    lookup_notices_question_asked_meanwhile,
 );
 
 const fn hash(byte: u8) -> HistoryHash {
@@ -28,8 +31,17 @@ fn client_exchange(name: Option<&str>, users: u8) -> ClientExchange {
         name: name.map(str::to_owned),
         users_hash: hash(users),
         request_hash: hash(users + 100),
-        imported: Vec::new(),
+        imported: Arc::default(),
+        lookup: None,
     }
+}
+
+fn lookup_of(name: Option<&str>, hashes: Option<(u8, u8)>) -> PlaceLookup {
+    PlaceLookup::History(HistoryLookup {
+        name: name.map(str::to_owned),
+        is_name_unique: true,
+        hashes: hashes.map(|(after, users)| (hash(after), hash(users))),
+    })
 }
 
 struct ClientStage {
@@ -62,12 +74,7 @@ impl ClientStage {
     }
 
     async fn find(&self, name: Option<&str>, hashes: Option<(u8, u8)>) -> Option<HistoryPlace> {
-        let lookup = HistoryLookup {
-            name: name.map(str::to_owned),
-            is_name_unique: true,
-            hashes: hashes.map(|(after, users)| (hash(after), hash(users))),
-        };
-        let account = self.account;
+        let (account, lookup) = (self.account, lookup_of(name, hashes));
         let find = move |tx: &mut dyn Sql| client_histories::find_place(tx, account, &lookup);
         self.fixture.store.read(find).await.expect("a read")
     }
@@ -124,7 +131,7 @@ async fn imported_exchanges_precede_question(engine: StoreEngine) {
         users_hash: hash(number),
         after_hash: hash(number + 10),
     };
-    let imported = vec![imported(1), imported(2)];
+    let imported = Arc::new(vec![imported(1), imported(2)]);
     let first = imported[0].answer;
     let client = ClientExchange { imported, ..client_exchange(None, 3) };
     let question = NewQuestion {
@@ -204,4 +211,30 @@ async fn deleted_conversation_is_not_found(engine: StoreEngine) {
     let remove = move |tx: &mut dyn Sql| conversations::remove_conversation_rows(tx, conversation, 500);
     stage.fixture.store.write(remove).await.expect("it is deleted");
     assert_eq!(stage.fixture.query_count("SELECT count(*) FROM client_exchanges").await, 0);
+}
+
+async fn lookup_notices_question_asked_meanwhile(engine: StoreEngine) {
+    let stage = ClientStage::new(engine).await;
+    let account = stage.account;
+    let is_still = |lookup: &PlaceLookup, expected: Option<HistoryPlace>| {
+        let lookup = lookup.clone();
+        let check = move |tx: &mut dyn Sql| client_histories::is_still_place(tx, account, &lookup, expected);
+        stage.fixture.store.write(check)
+    };
+    let named = lookup_of(Some("one"), None);
+    assert!(is_still(&named, None).await.expect("a write"));
+    let first = stage.exchange(None, client_exchange(Some("one"), 1), 11).await;
+    let (conversation, answer) = (first.conversation.id, first.answer);
+    assert!(!is_still(&named, None).await.expect("a write"), "the name has a conversation now");
+    assert!(is_still(&named, Some(HistoryPlace::Instead { conversation, answer })).await.expect("a write"));
+    let after = PlaceLookup::Answer { conversation, answer };
+    let tip = Some(HistoryPlace::After { conversation, answer });
+    assert!(is_still(&after, tip).await.expect("a write"));
+    let next = Some(QuestionTarget::Existing(conversation));
+    let second = stage.exchange(next, client_exchange(Some("one"), 2), 12).await;
+    assert!(!is_still(&after, tip).await.expect("a write"), "it is not the last answer any more");
+    let instead = Some(HistoryPlace::Instead { conversation, answer: second.answer });
+    assert!(is_still(&after, instead).await.expect("a write"));
+    let unknown = PlaceLookup::Answer { conversation, answer: MessageId::from_random(9) };
+    assert!(is_still(&unknown, None).await.expect("a write"));
 }
