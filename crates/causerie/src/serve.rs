@@ -306,7 +306,12 @@ pub(crate) async fn start_service(loaded: Loaded) -> Result<StartedService, Serv
         environment,
         ending: ending.clone(),
     };
-    let openai = openai_api::OpenAiConfig { tls: tls.is_some(), shutdown: ending.clone() };
+    let openai = openai_api::OpenAiConfig {
+        tls: tls.is_some(),
+        upload_max_bytes: limits.upload_max_bytes,
+        stall_timeout: limits.stall_timeout,
+        shutdown: ending.clone(),
+    };
     let front = Frontend {
         router: router
             .merge(monitoring_router(sources))

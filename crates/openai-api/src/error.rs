@@ -88,7 +88,7 @@ impl OpenAiError {
 
     /// Creates the error for a path that does not exist here.
     pub(crate) fn no_such_path() -> Self {
-        let message = "no such path: this service has /v1/models, /v1/chat/completions and /v1/responses";
+        let message = "no such path: this service has /v1/models, /v1/chat/completions, /v1/responses and /v1/files";
         Self::new(StatusCode::NOT_FOUND, "unknown_url", message)
     }
 
@@ -107,10 +107,20 @@ impl OpenAiError {
         Self { param: Some("model".to_owned()), ..error }
     }
 
-    /// Creates the error for a response that does not exist, whose id the request has in its path.
-    pub(crate) fn no_such_response(id: &str) -> Self {
-        let message = format!("there is no response with the id {}", Excerpt(id));
+    /// Creates the error for an object of this kind that does not exist, whose id the request has in its path.
+    pub(crate) fn not_found(kind: &str, id: &str) -> Self {
+        let message = format!("there is no {kind} with the id {}", Excerpt(id));
         Self::new(StatusCode::NOT_FOUND, "not_found", message)
+    }
+
+    /// Creates the error for a range that the file does not have.
+    pub(crate) fn range_not_satisfiable(message: impl Display) -> Self {
+        Self::new(StatusCode::RANGE_NOT_SATISFIABLE, "range_not_satisfiable", message)
+    }
+
+    /// Creates an error for a body that was not received.
+    pub(crate) fn of_body(status: StatusCode, code: &'static str, message: impl Display) -> Self {
+        Self::new(status, code, message)
     }
 
     /// Creates the error for an earlier response that does not exist, whose id is in this field.
@@ -337,8 +347,8 @@ impl From<BudgetExceeded> for OpenAiError {
 impl From<JsonBodyError> for OpenAiError {
     fn from(error: JsonBodyError) -> Self {
         match error {
-            JsonBodyError::TooLarge(_) => Self::new(StatusCode::PAYLOAD_TOO_LARGE, "too_large", error),
-            JsonBodyError::TooSlow => Self::new(StatusCode::REQUEST_TIMEOUT, "too_slow", error),
+            JsonBodyError::TooLarge(_) => Self::of_body(StatusCode::PAYLOAD_TOO_LARGE, "too_large", error),
+            JsonBodyError::TooSlow => Self::of_body(StatusCode::REQUEST_TIMEOUT, "too_slow", error),
             JsonBodyError::Malformed(error) => Self::of_json(&error, None),
             JsonBodyError::Broken(_) => Self::invalid(error),
             JsonBodyError::Spent(spent) => spent.into(),

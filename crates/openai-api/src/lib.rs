@@ -13,6 +13,7 @@
 //!   `readers.rs`.
 //! - Responses: `responses.rs`, `response_request.rs`, `response_wire.rs`; the items of a growing answer and their events:
 //!   `response_items.rs`.
+//! - Files: `files.rs`. Lists in pages: `paging.rs`.
 
 mod asking;
 mod body;
@@ -21,14 +22,17 @@ mod chat_request;
 mod chat_wire;
 mod deltas;
 mod error;
+mod files;
 mod history;
 mod key;
 mod messages;
 mod model_id;
 mod models;
 mod origin;
+mod paging;
 mod plain;
 mod readers;
+mod request_id;
 mod response_items;
 mod response_request;
 mod response_wire;
@@ -37,6 +41,7 @@ mod sent_files;
 mod side_request;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Router;
 use axum::extract::{DefaultBodyLimit, FromRef};
@@ -50,6 +55,7 @@ use crate::asking::HistoryAsker;
 use crate::body::BodyBudget;
 use crate::chat::ChatService;
 use crate::error::OpenAiError;
+use crate::files::FilesState;
 use crate::key::KeyLayer;
 use crate::origin::OriginRules;
 use crate::readers::AnswerReaders;
@@ -78,6 +84,7 @@ parts! {
     access: Authenticator,
     catalogs: Catalogs,
     chat: ChatService,
+    files: FilesState,
 }
 
 /// Returns true for the paths of this interface.
@@ -90,13 +97,17 @@ pub fn is_own_path(path: &str) -> bool {
 pub struct OpenAiConfig {
     /// True if the service itself speaks TLS.
     pub tls: bool,
+    /// The maximum size of an uploaded file, in bytes.
+    pub upload_max_bytes: Option<u64>,
+    /// The time within which the client of an upload must make progress.
+    pub stall_timeout: Duration,
     /// Cancelled when the service shuts down.
     pub shutdown: CancellationToken,
 }
 
 /// Creates the router of the interface behind the rate limiter `guard`.
 pub fn openai_router(service: &CauserieService, config: OpenAiConfig, guard: Arc<RateLimiter>) -> Router {
-    let OpenAiConfig { tls, shutdown } = config;
+    let OpenAiConfig { tls, upload_max_bytes, stall_timeout, shutdown } = config;
     let access = service.access.clone();
     let layer = KeyLayer { access: access.clone(), guard: guard.clone() };
     let readers = AnswerReaders::new(service.client_histories.clone(), access.clone(), shutdown.clone());
@@ -108,6 +119,13 @@ pub fn openai_router(service: &CauserieService, config: OpenAiConfig, guard: Arc
         files: service.files.clone(),
         readers,
     };
+    let files = FilesState {
+        access: access.clone(),
+        files: service.files.clone(),
+        guard: guard.clone(),
+        upload_max_bytes,
+        stall_timeout,
+    };
     let chat = ChatService {
         access: access.clone(),
         asker,
@@ -116,7 +134,8 @@ pub fn openai_router(service: &CauserieService, config: OpenAiConfig, guard: Arc
         origins: Arc::new(OriginRules { tls, guard }),
         shutdown,
     };
-    let state = OpenAiState(Arc::new(OpenAiParts { access, catalogs: service.catalogs.clone(), chat }));
+    let state =
+        OpenAiState(Arc::new(OpenAiParts { access, catalogs: service.catalogs.clone(), chat, files }));
     Router::new()
         .route("/v1/models", get(models::list_models))
         .route("/v1/models/{*id}", get(models::find_model))
@@ -124,6 +143,9 @@ pub fn openai_router(service: &CauserieService, config: OpenAiConfig, guard: Arc
         .route("/v1/responses", post(responses::create_response))
         .route("/v1/responses/{id}", get(responses::find_response))
         .route("/v1/responses/{id}/cancel", post(responses::cancel_response))
+        .route("/v1/files", get(files::list_files).post(files::upload_file))
+        .route("/v1/files/{id}", get(files::find_file).delete(files::delete_file))
+        .route("/v1/files/{id}/content", get(files::send_content))
         .route("/v1", any(no_such_path))
         .route("/v1/", any(no_such_path))
         .route("/v1/{*path}", any(no_such_path))

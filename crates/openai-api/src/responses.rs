@@ -28,6 +28,7 @@ use crate::error::{OpenAiError, OpenAiResult};
 use crate::history::{History, HistoryHash, hash_after_answer};
 use crate::model_id::ModelId;
 use crate::readers::{ReaderGuard, StreamStage};
+use crate::request_id::id_after;
 use crate::response_items::{ResponseEvent, ResponseItems};
 use crate::response_request::{ResponseRequest, after_response};
 use crate::response_wire::{ResponseEcho, ResponseHead, ResponseId, ResponseState};
@@ -112,12 +113,12 @@ pub(crate) async fn find_response(
     chat.access.authorize(&principal, &[Read], "findResponse")?;
     let (is_streamed, after) = parse_query(request.uri().query().unwrap_or_default())?;
     let origin = origin_of(&chat, &request);
-    let id = id_in_path(&request);
-    let found = ResponseId::parse(id).ok_or_else(|| OpenAiError::no_such_response(id))?;
+    let id = id_after(&request, PATH);
+    let found = ResponseId::parse(id).ok_or_else(|| OpenAiError::not_found("response", id))?;
     let ResponseId { conversation, answer } = found;
     let live = chat.asker.answers.find_answer(&principal, conversation, answer).await;
     let live = live.map_err(|error| match error.code() {
-        PublicCode::NotFound => OpenAiError::no_such_response(id),
+        PublicCode::NotFound => OpenAiError::not_found("response", id),
         _ => error.into(),
     })?;
     let head = head_of(&live);
@@ -137,9 +138,9 @@ pub(crate) async fn cancel_response(
 ) -> OpenAiResult<Response> {
     chat.access.authorize(&principal, &[Ask], "cancelResponse")?;
     let origin = origin_of(&chat, &request);
-    let id = id_in_path(&request);
-    let found = ResponseId::parse(id).ok_or_else(|| OpenAiError::no_such_response(id))?;
-    let live = chat.find_asked(&principal, found).await?.ok_or_else(|| OpenAiError::no_such_response(id))?;
+    let id = id_after(&request, PATH);
+    let found = ResponseId::parse(id).ok_or_else(|| OpenAiError::not_found("response", id))?;
+    let live = chat.find_asked(&principal, found).await?.ok_or_else(|| OpenAiError::not_found("response", id))?;
     if live.read_answer(|answer| answer.ending.is_none()) {
         chat.asker.histories.stop_abandoned(&principal, found.answer).await?;
         let shutdown = chat.shutdown.cancelled();
@@ -147,12 +148,6 @@ pub(crate) async fn cancel_response(
     }
     let head = head_of(&live);
     Ok(ResponseReader::new(chat, principal, head, live, origin).read_present().await)
-}
-
-/// Returns the id in the path of a request. Ids have no characters that are encoded in paths.
-fn id_in_path(request: &Request) -> &str {
-    let rest = request.uri().path().strip_prefix(PATH).unwrap_or_default();
-    rest.split('/').next().unwrap_or_default()
 }
 
 fn origin_of(chat: &ChatService, request: &Request) -> String {

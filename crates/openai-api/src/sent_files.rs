@@ -4,6 +4,7 @@ use std::convert::Infallible;
 
 use base64::Engine as _;
 use base64::alphabet::{STANDARD, URL_SAFE};
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use bytes::Bytes;
 use control::files::UploadFailure;
@@ -19,7 +20,7 @@ use crate::error::{OpenAiError, OpenAiResult};
 use crate::messages::SentFile;
 
 /// The folder of temporary uploads.
-const TEMPORARY: &str = "/uploads/.tmp";
+pub(crate) const TEMPORARY: &str = "/uploads/.tmp";
 /// The bytes of a digest that name a folder.
 const DIGEST_BYTES: usize = 16;
 /// Before the encoded path of an uploaded file.
@@ -85,14 +86,24 @@ fn decode_data_url(url: &str) -> OpenAiResult<DecodedData> {
     Ok(DecodedData { media_type: media_type.to_ascii_lowercase(), content })
 }
 
-/// Returns the path in the identifier of an uploaded file; a path stands for itself.
+/// Returns the id of a file at this workspace path.
+pub(crate) fn encode_file_id(path: &str) -> String {
+    format!("{FILE_ID}{}", URL_SAFE_NO_PAD.encode(path))
+}
+
+/// Returns the path in the id of a file.
+pub(crate) fn path_in_file_id(id: &str) -> Option<String> {
+    let path = BASE64_URL.decode(id.strip_prefix(FILE_ID)?).ok()?;
+    String::from_utf8(path).ok().filter(|path| path.starts_with('/'))
+}
+
+/// Returns the path in the id of a file; a path stands for itself.
 fn decode_file_id(id: &str) -> OpenAiResult<String> {
     if id.starts_with('/') {
         return Ok(id.to_owned());
     }
-    let path = id.strip_prefix(FILE_ID).and_then(|encoded| BASE64_URL.decode(encoded).ok());
-    let path = path.and_then(|path| String::from_utf8(path).ok());
-    path.ok_or_else(|| invalid_file(format_args!("there is no file with the id {}", Excerpt(id))))
+    let missing = || invalid_file(format_args!("there is no file with the id {}", Excerpt(id)));
+    path_in_file_id(id).ok_or_else(missing)
 }
 
 fn invalid_file(message: impl std::fmt::Display) -> OpenAiError {
@@ -188,7 +199,8 @@ mod tests {
         assert_eq!(decode_file_id("/uploads/a.pdf").expect("a path"), "/uploads/a.pdf");
         let id = format!("file-{}", BASE64_URL.encode("/uploads/á.pdf"));
         assert_eq!(decode_file_id(&id).expect("a path"), "/uploads/á.pdf");
-        for wrong in ["file-?", "x", ""] {
+        assert_eq!(decode_file_id(&encode_file_id("/uploads/á.pdf")).expect("a path"), "/uploads/á.pdf");
+        for wrong in ["file-?", "file-", "file-eA", "x", ""] {
             assert!(decode_file_id(wrong).is_err(), "{wrong}");
         }
     }

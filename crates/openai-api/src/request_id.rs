@@ -1,0 +1,9 @@
+//! The ids in the paths of requests.
+
+use axum::extract::Request;
+
+/// Returns the id behind this beginning of a request's path. Ids have no characters that are encoded in paths.
+pub(crate) fn id_after<'a>(request: &'a Request, beginning: &str) -> &'a str {
+    let rest = request.uri().path().strip_prefix(beginning).unwrap_or_default();
+    rest.split('/').next().unwrap_or_default()
+}
