@@ -5,13 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::http::HeaderMap;
-use control::client_histories::{
-    ClientExchange, HistoryLookup, HistoryPlace, ImportedExchange, PlaceLookup,
-};
+use control::client_histories::{ClientExchange, HistoryLookup, HistoryPlace, ImportedExchange, PlaceLookup};
 use control::questions::{AskOutcome, AskPlace, AskRequest};
 use control::{
-    AnswerService, Catalogs, ClientHistories, FileService, Principal, PublicCode, QuestionService,
-    UseCaseError,
+    AnswerService, Catalogs, ClientHistories, Conversations, FileService, Principal, PublicCode,
+    QuestionService, UseCaseError,
 };
 use domain::answer::AnswerEnding;
 use domain::catalog::ModelEntry;
@@ -64,15 +62,6 @@ impl ConversationName {
     }
 }
 
-/// Returns the hash of a request, by which its repetition is recognized.
-pub(crate) fn hash_request(principal: &Principal, body: &str) -> HistoryHash {
-    let mut hasher = Sha256::new();
-    hasher.update(principal.key_id().map(|key| key.to_string()).unwrap_or_default());
-    hasher.update([0]);
-    hasher.update(body);
-    hasher.finalize().into()
-}
-
 /// Returns true if the client repeats a request.
 pub(crate) fn is_repeated(headers: &HeaderMap) -> bool {
     let count = headers.get(RETRY_COUNT).and_then(|count| count.to_str().ok()?.parse::<u32>().ok());
@@ -122,16 +111,18 @@ impl AnswerChoices {
 }
 
 /// The place of a question that names it. Its history is not looked at then.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum NamedPlace {
     /// After the last exchange of a conversation.
     Last(ConversationId),
+    /// After the last exchange of the conversation with this name of the client, or the first one of a new one.
+    Named(String),
     /// After this answer.
     After { conversation: ConversationId, answer: MessageId },
 }
 
 /// Returns the conversation of a place.
-const fn conversation_of(place: HistoryPlace) -> ConversationId {
+pub(crate) const fn conversation_of(place: HistoryPlace) -> ConversationId {
     match place {
         HistoryPlace::After { conversation, .. } | HistoryPlace::Instead { conversation, .. } => conversation,
     }
@@ -163,6 +154,7 @@ pub(crate) struct HistoryAsker {
     pub(crate) questions: QuestionService,
     pub(crate) answers: AnswerService,
     pub(crate) catalogs: Catalogs,
+    pub(crate) conversations: Conversations,
     pub(crate) histories: ClientHistories,
     pub(crate) files: FileService,
     pub(crate) readers: AnswerReaders,
@@ -185,14 +177,18 @@ impl HistoryAsker {
         }
         let AskedHistory { history, place: named, choices, name, request_hash, trace, .. } = asked;
         let attachments = store_sent_files(&self.files, principal, history.files).await?;
-        let (mut users_hash, mut conversation) = (history.users_hash, None);
-        let lookup = match named {
+        let (mut users_hash, mut conversation, mut name) = (history.users_hash, None, name);
+        let lookup = match &named {
             Some(NamedPlace::Last(named)) => {
-                conversation = Some(named);
+                conversation = Some(*named);
                 None
             }
+            Some(NamedPlace::Named(named)) => {
+                name = ConversationName { text: Some(named.clone()), is_unique: true };
+                Some(PlaceLookup::Name(named.clone()))
+            }
             Some(NamedPlace::After { conversation, answer }) => {
-                Some(PlaceLookup::Answer { conversation, answer })
+                Some(PlaceLookup::Answer { conversation: *conversation, answer: *answer })
             }
             None => {
                 let hashes = history.earlier.last().map(|last| (last.after_hash, last.users_hash));
@@ -200,7 +196,7 @@ impl HistoryAsker {
                 Some(PlaceLookup::History(HistoryLookup { name, is_name_unique, hashes }))
             }
         };
-        if let Some(named) = named {
+        if let Some(named) = &named {
             // No history of other requests has this hash.
             users_hash = hash_after_answer(&users_hash, &format!("{named:?}"));
         }

@@ -10,12 +10,15 @@ use axum::extract::Request;
 use axum::http::{HeaderValue, header};
 use control::{Authenticator, Principal};
 use domain::excerpt::Excerpt;
-use http_common::{Budget, BudgetBounds, BudgetHolder, BudgetShare, limited_json_body};
+use domain::id::KeyId;
+use http_common::{Budget, BudgetBounds, BudgetHolder, BudgetShare, limited_body};
 use serde::de::DeserializeOwned;
-use serde_json::value::RawValue;
+use sha2::{Digest, Sha256};
+use tokio::task::spawn_blocking;
 use tokio::time::Instant;
 
 use crate::error::{OpenAiError, OpenAiResult};
+use crate::history::HistoryHash;
 
 /// The largest body, in bytes.
 pub(crate) const BODY_MAX_BYTES: usize = 64 << 20;
@@ -31,17 +34,34 @@ const SLOW_BODY: Duration = Duration::from_secs(1);
 #[derive(Clone)]
 pub(crate) struct BodyBudget(Arc<Budget>);
 
-/// A body, charged to its account until it is dropped.
-pub(crate) struct RequestBody {
-    pub(crate) raw: Box<RawValue>,
-    held: BudgetShare,
+/// The size from which a body is processed on a thread for blocking work, in bytes.
+const LARGE_BODY_BYTES: usize = 256 << 10;
+
+/// A parsed body, charged to its account until it is dropped.
+pub(crate) struct ParsedBody<T> {
+    pub(crate) value: T,
+    /// The hash of the request and its key.
+    pub(crate) hash: HistoryHash,
+    /// Its share of the budget, to be kept as long as the parsed values live.
+    pub(crate) held: BudgetShare,
+    /// Its size in bytes.
+    pub(crate) size: usize,
 }
 
-impl RequestBody {
-    /// Drops the body and returns its share of the budget, for as long as the parsed values live.
-    pub(crate) fn into_share(self) -> BudgetShare {
-        self.held
+/// Does work whose time grows with a body of this size, away from the tasks of other requests if it is large. Dropping the
+/// future does not end the work.
+///
+/// # Errors
+/// Those of the work.
+pub(crate) async fn process_body<T: Send + 'static>(
+    size: usize,
+    work: impl FnOnce() -> OpenAiResult<T> + Send + 'static,
+) -> OpenAiResult<T> {
+    if size < LARGE_BODY_BYTES {
+        return work();
     }
+    let done = spawn_blocking(work).await;
+    done.unwrap_or_else(|_| Err(OpenAiError::unavailable("the body was not processed: try again")))
 }
 
 impl BodyBudget {
@@ -49,16 +69,17 @@ impl BodyBudget {
         Self(Budget::new(BudgetBounds { each: BODIES_EACH_BYTES, all: BODIES_MAX_BYTES }))
     }
 
-    /// Reads the body of a request. Fails if the key was revoked while the body arrived.
+    /// Reads the body of a request and parses it. Fails if the key was revoked while the body arrived.
     ///
     /// # Errors
     /// [`OpenAiError`].
-    pub(crate) async fn read_body(
+    pub(crate) async fn parse_body<T: Send + 'static>(
         &self,
         principal: &Principal,
         access: &Authenticator,
         request: Request,
-    ) -> OpenAiResult<RequestBody> {
+        parse: impl FnOnce(&str) -> OpenAiResult<T> + Send + 'static,
+    ) -> OpenAiResult<ParsedBody<T>> {
         let is_compressed = |coding: &&HeaderValue| !coding.as_bytes().eq_ignore_ascii_case(b"identity");
         if let Some(coding) = request.headers().get(header::CONTENT_ENCODING).filter(is_compressed) {
             let coding = String::from_utf8_lossy(coding.as_bytes());
@@ -69,12 +90,28 @@ impl BodyBudget {
         }
         let began = Instant::now();
         let mut held = self.0.empty_share(BudgetHolder::Account(principal.account()));
-        let raw = limited_json_body(request, BODY_MAX_BYTES, BODY_TIMEOUT, &mut held).await?;
+        let bytes = limited_body(request, BODY_MAX_BYTES, BODY_TIMEOUT, &mut held).await?;
         if began.elapsed() >= SLOW_BODY && !access.is_still_valid(principal).await {
             return Err(OpenAiError::invalid_key());
         }
-        Ok(RequestBody { raw, held })
+        let (size, key) = (bytes.len(), principal.key_id());
+        let parsed = move || {
+            let text =
+                std::str::from_utf8(&bytes).map_err(|_| OpenAiError::invalid("the body is not UTF-8"))?;
+            Ok((parse(text)?, hash_request(key, text)))
+        };
+        let (value, hash) = process_body(size, parsed).await?;
+        Ok(ParsedBody { value, hash, held, size })
     }
+}
+
+/// Returns the hash of a request, by which its repetition is recognized.
+fn hash_request(key: Option<KeyId>, body: &str) -> HistoryHash {
+    let mut hasher = Sha256::new();
+    hasher.update(key.map(|key| key.to_string()).unwrap_or_default());
+    hasher.update([0]);
+    hasher.update(body);
+    hasher.finalize().into()
 }
 
 /// Parses a body, which must be a JSON object.
@@ -82,12 +119,14 @@ impl BodyBudget {
 /// # Errors
 /// [`OpenAiError`] that names the wrong field.
 pub(crate) fn parse_object<T: DeserializeOwned>(body: &str) -> OpenAiResult<T> {
-    if !body.starts_with('{') {
-        return Err(OpenAiError::invalid("the body is not a JSON object"));
+    if !body.trim_start_matches([' ', '\t', '\r', '\n']).starts_with('{') {
+        return Err(OpenAiError::invalid("the body is not a JSON object: send one"));
     }
     let mut json = serde_json::Deserializer::from_str(body);
-    serde_path_to_error::deserialize(&mut json).map_err(|error| {
+    let parsed = serde_path_to_error::deserialize(&mut json).map_err(|error| {
         let field = error.path().to_string();
         OpenAiError::of_json(error.inner(), Some(field).filter(|field| !matches!(field.as_str(), "." | "?")))
-    })
+    })?;
+    json.end().map_err(|error| OpenAiError::of_json(&error, None))?;
+    Ok(parsed)
 }

@@ -13,16 +13,15 @@ use domain::credits::AnswerCost;
 use domain::scope::Permission::Ask;
 use futures_util::stream;
 use http_common::{Peer, SseEvent, data_stream};
-use live::{AnswerProgress, LiveAnswer};
+use live::LiveAnswer;
 use serde_json::Value;
 use telemetry::trace::SpanContext;
-use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::asking::{
-    AnswerChoices, AskedHistory, ConversationName, FollowedAnswer, HistoryAsker, hash_request, is_repeated,
+    AnswerChoices, AskedHistory, ConversationName, FollowedAnswer, HistoryAsker, is_repeated,
 };
-use crate::body::BodyBudget;
+use crate::body::{BodyBudget, ParsedBody, process_body};
 use crate::chat_request::ChatRequest;
 use crate::chat_wire::{Completion, CompletionHead, DeltaBody, FinishReason, UsageBody};
 use crate::deltas::{AnswerDelta, AnswerDeltas};
@@ -31,9 +30,10 @@ use crate::history::{History, HistoryHash, hash_after_answer};
 use crate::messages::Message;
 use crate::model_id::ModelId;
 use crate::origin::OriginRules;
-use crate::plain::{self, PlainReader};
-use crate::readers::{ReaderGuard, StreamStage};
+use crate::plain::{self, PlainFields, PlainReader};
+use crate::readers::{AnswerFollower, FollowedStep, ReaderGuard, restart_error};
 use crate::side_request::{SideTask, find_side_task, reader_reply};
+use crate::tool_choice::ToolRule;
 
 /// Lists the fields of the request that had no effect.
 pub(crate) const IGNORED: HeaderName = HeaderName::from_static("x-causerie-ignored");
@@ -62,19 +62,21 @@ pub(crate) async fn create_completion(
     let headers = request.headers().clone();
     let peer = request.extensions().get::<Peer>().copied();
     let origin = chat.origins.origin_of(request.uri(), &headers, peer);
-    let body = chat.bodies.read_body(&principal, &chat.access, request).await?;
-    let mut request = ChatRequest::parse(body.raw.get())?;
-    let request_hash = hash_request(&principal, body.raw.get());
-    let messages = request.take_messages()?;
-    let held = body.into_share();
+    let parse = |body: &str| {
+        let mut request = ChatRequest::parse(body)?;
+        let messages = request.take_messages()?;
+        Ok((request, messages))
+    };
+    let parsed = chat.bodies.parse_body(&principal, &chat.access, request, parse).await?;
+    let ParsedBody { value: (request, messages), hash: request_hash, held, size } = parsed;
     let models = chat.asker.catalogs.list_models(&principal)?;
     let id = request.model.as_deref().filter(|id| !id.is_empty());
     let id = id.map(|id| ModelId::parse(id, |id| models.iter().any(|model| model.id == id)));
-    let task = find_side_task(&headers, &request, &messages);
+    let task = find_side_task(&headers, &request.side_facts(), &messages);
     if task.is_some() || matches!(id, Some(ModelId::Plain(_))) {
         return chat.complete_plainly(principal, &models, (request, messages), id, task).await;
     }
-    let history = History::from_messages(messages)?;
+    let history = process_body(size, move || History::from_messages(messages)).await?;
     let asked_hash = history.asked_hash;
     let (choices, ignored) = choose_answer(id, &models, &request)?;
     let asked = AskedHistory {
@@ -100,10 +102,15 @@ pub(crate) async fn create_completion(
     let mut response =
         if request.is_streamed() { reading.stream_chunks() } else { reading.read_whole().await? };
     add_header(response.headers_mut(), CONVERSATION, &conversation);
+    name_ignored(&mut response, &ignored);
+    Ok(response)
+}
+
+/// Names the fields of the request that had no effect.
+pub(crate) fn name_ignored(response: &mut Response, ignored: &[&str]) {
     if !ignored.is_empty() {
         add_header(response.headers_mut(), IGNORED, &ignored.join(", "));
     }
-    Ok(response)
 }
 
 pub(crate) fn add_header(headers: &mut HeaderMap, name: HeaderName, value: &str) {
@@ -122,10 +129,13 @@ impl ChatService {
         id: Option<ModelId>,
         task: Option<SideTask>,
     ) -> OpenAiResult<Response> {
+        let mut ignored: Vec<&str> = request.agent_fields().chain(request.unused_fields()).collect();
         // An agent has no model of its own here.
         let mut choices = AnswerChoices { agent: None, ..AnswerChoices::from_model(id) };
-        if let Some(effort) = &request.reasoning_effort {
-            choices.set_effort(effort, models);
+        if let Some(effort) = &request.reasoning_effort
+            && !choices.set_effort(effort, models)
+        {
+            ignored.push("reasoning_effort");
         }
         let is_meant = |entry: &&ModelEntry| match &choices.model {
             Some(model) => entry.id == *model,
@@ -142,13 +152,18 @@ impl ChatService {
         if let Some(task) = task.filter(|_| entry.is_some_and(|entry| entry.builtin)) {
             return Ok(reply_as_reader(&head, task, &request, &messages));
         }
-        let plain = plain::convert_request(&request, messages, choices.model, choices.settings)?;
-        let step = self.plain_steps.begin_step(&principal, plain).await?;
+        let AnswerChoices { model, settings, .. } = choices;
+        let fields = PlainFields { model, settings, ..PlainFields::of_completion(&request)? };
+        let step = self.plain_steps.begin_step(&principal, plain::convert_request(fields, messages)?).await?;
+        ignored.extend(&step.ignored);
         let reading = PlainReader::new(head, principal, self.access, self.shutdown, step);
-        if request.is_streamed() {
-            return Ok(reading.stream_chunks());
-        }
-        reading.read_whole().await.map(json_response)
+        let mut response = if request.is_streamed() {
+            reading.stream_chunks()
+        } else {
+            json_response(reading.read_whole().await?)
+        };
+        name_ignored(&mut response, &ignored);
+        Ok(response)
     }
 }
 
@@ -195,15 +210,9 @@ fn choose_answer(
     {
         ignored.push("reasoning_effort");
     }
-    let others = [
-        ("response_format", request.response_format.is_some()),
-        ("stop", request.stop.is_some()),
-        ("max_tokens", request.output_max_tokens().is_some()),
-        ("temperature", request.temperature.is_some()),
-        ("top_p", request.top_p.is_some()),
-        ("store", request.store == Some(false)),
-    ];
-    ignored.extend(others.into_iter().filter(|(_, is_set)| *is_set).map(|(name, _)| name));
+    ignored.extend(request.plain_fields());
+    ignored.extend((request.store == Some(false)).then_some("store"));
+    ignored.extend(request.unused_fields());
     choices.web_search = match &request.web_search_options {
         None | Some(Value::Null | Value::Bool(false)) => false,
         Some(Value::Object(_)) => true,
@@ -218,12 +227,7 @@ fn choose_answer(
 
 /// Refuses a request that only a call of the client's tools would fulfil.
 pub(crate) fn refuse_forced_tools(choice: Option<&Value>) -> OpenAiResult<()> {
-    let is_forced = match choice {
-        Some(Value::String(word)) => word == "required",
-        Some(Value::Object(_)) => true,
-        _ => false,
-    };
-    if is_forced {
+    if choice.is_some_and(ToolRule::is_forced) {
         let message =
             "an agent calls its own tools alone: send tool_choice \"auto\", or use the model plain/…";
         return Err(OpenAiError::invalid_field("tool_choice", message));
@@ -239,10 +243,9 @@ struct CompletionReader {
     /// The hash of the history with its question.
     asked_hash: HistoryHash,
     live: Arc<LiveAnswer>,
-    progress: watch::Receiver<AnswerProgress>,
+    follower: AnswerFollower,
     reader: ReaderGuard,
     deltas: AnswerDeltas,
-    stage: StreamStage,
 }
 
 impl CompletionReader {
@@ -254,9 +257,9 @@ impl CompletionReader {
         FollowedAnswer { live, reader }: FollowedAnswer,
         origin: String,
     ) -> Self {
-        let progress = live.progress();
-        let (deltas, stage) = (AnswerDeltas::new(origin), StreamStage::Begin);
-        Self { chat, principal, head, asked_hash, live, progress, reader, deltas, stage }
+        let follower = AnswerFollower::new(live.clone(), chat.shutdown.clone());
+        let deltas = AnswerDeltas::new(origin);
+        Self { chat, principal, head, asked_hash, live, follower, reader, deltas }
     }
 
     /// Streams the chunks.
@@ -271,41 +274,22 @@ impl CompletionReader {
 
     /// Returns the next lines of the stream; `None` at its end. Cancel safe until the answer has ended.
     async fn next_lines(&mut self) -> Option<Vec<String>> {
-        match self.stage {
-            StreamStage::Begin => {
-                self.stage = StreamStage::Present;
-                return Some(vec![self.head.chunk(DeltaBody::first(), None)]);
-            }
-            StreamStage::Present | StreamStage::Growing => {}
-            StreamStage::Ended => return None,
-        }
         loop {
-            if self.stage == StreamStage::Growing && !self.wait_for_change().await {
-                self.stage = StreamStage::Ended;
-                return Some(vec![restart_error().to_json()]);
-            }
-            self.stage = StreamStage::Growing;
-            self.progress.mark_unchanged();
             let deltas = &mut self.deltas;
-            let (deltas, ending) =
-                self.live.read_answer(|answer| (deltas.read_state(answer), answer.ending.clone()));
-            let mut lines: Vec<String> = deltas.iter().map(|delta| self.delta_chunk(delta)).collect();
-            if let Some(ending) = ending {
-                self.stage = StreamStage::Ended;
-                lines.extend(self.last_lines(&ending).await);
-            }
+            let lines = match self.follower.next_step(|answer| deltas.read_state(answer)).await? {
+                FollowedStep::Began => vec![self.head.chunk(DeltaBody::first(), None)],
+                FollowedStep::Interrupted => vec![restart_error().to_json()],
+                FollowedStep::State(deltas, ending) => {
+                    let mut lines: Vec<String> = deltas.iter().map(|delta| self.delta_chunk(delta)).collect();
+                    if let Some(ending) = ending {
+                        lines.extend(self.last_lines(&ending).await);
+                    }
+                    lines
+                }
+            };
             if !lines.is_empty() {
                 return Some(lines);
             }
-        }
-    }
-
-    /// Waits for a change of the answer. Returns false when the service shuts down.
-    async fn wait_for_change(&mut self) -> bool {
-        tokio::select! {
-            // The sender lives as long as the answer.
-            changed = self.progress.changed() => changed.is_ok(),
-            () = self.chat.shutdown.cancelled() => false,
         }
     }
 
@@ -344,12 +328,7 @@ impl CompletionReader {
     /// Waits for the end of the answer, and returns it as a whole.
     async fn read_whole(mut self) -> OpenAiResult<Response> {
         let revoked = self.chat.access.clone().await_revocation(self.principal.clone());
-        let mut progress = self.live.progress();
-        tokio::select! {
-            _ = progress.wait_for(|progress| progress.ended) => {}
-            () = self.chat.shutdown.cancelled() => return Err(restart_error()),
-            () = revoked => return Err(OpenAiError::invalid_key()),
-        }
+        self.follower.wait_for_end(revoked).await?;
         let deltas = &mut self.deltas;
         let (deltas, ending) =
             self.live.read_answer(|answer| (deltas.read_state(answer), answer.ending.clone()));
@@ -377,11 +356,6 @@ impl CompletionReader {
 /// Creates a response with this JSON.
 pub(crate) fn json_response(body: String) -> Response {
     ([(header::CONTENT_TYPE, HeaderValue::from_static("application/json"))], body).into_response()
-}
-
-/// Returns the error of an answer whose reader cannot wait for its end.
-pub(crate) fn restart_error() -> OpenAiError {
-    OpenAiError::unavailable("the service is restarting: ask again, and the answer continues")
 }
 
 /// Returns the reason why an answer ended.

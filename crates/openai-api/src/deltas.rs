@@ -35,6 +35,9 @@ pub(crate) struct UrlCitation {
     /// The characters of the link in the content.
     pub(crate) start_index: usize,
     pub(crate) end_index: usize,
+    /// The workspace path, if the source is a file.
+    #[serde(skip)]
+    pub(crate) file: Option<String>,
 }
 
 /// Reads an answer.
@@ -342,11 +345,11 @@ impl NewText {
         let start_index = self.text.chars().count();
         self.text.push_str(&format!("[{number}]({url})"));
         let end_index = self.text.chars().count();
-        let title = match place {
-            PassagePlace::File { .. } => place.to_string(),
-            PassagePlace::Web { title, .. } => title.clone(),
+        let (title, file) = match place {
+            PassagePlace::File { path, .. } => (place.to_string(), Some(path.clone())),
+            PassagePlace::Web { title, .. } => (title.clone(), None),
         };
-        self.citations.push(UrlCitation { url, title, start_index, end_index });
+        self.citations.push(UrlCitation { url, title, start_index, end_index, file });
     }
 }
 

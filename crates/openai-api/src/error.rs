@@ -16,6 +16,8 @@ use http_common::{BUDGET_RETRY_AFTER, BudgetExceeded, ErrorFacts, JsonBodyError}
 use serde::Serialize;
 use serde_json::Value;
 
+use crate::json_forms::plain_words;
+
 /// `Retry-After` of a busy conversation and of an unavailable service, in seconds.
 const RETRY_AFTER: u64 = 5;
 /// Tells the libraries whether to repeat the request.
@@ -88,7 +90,8 @@ impl OpenAiError {
 
     /// Creates the error for a path that does not exist here.
     pub(crate) fn no_such_path() -> Self {
-        let message = "no such path: this service has /v1/models, /v1/chat/completions, /v1/responses and /v1/files";
+        let message = "no such path: this service has /v1/models, /v1/chat/completions, /v1/responses, /v1/conversations and \
+             /v1/files";
         Self::new(StatusCode::NOT_FOUND, "unknown_url", message)
     }
 
@@ -145,7 +148,7 @@ impl OpenAiError {
     /// Creates an error for a body that is not JSON, or whose field does not have the required form. The parser's message
     /// may repeat the input, so its middle is left out.
     pub(crate) fn of_json(error: &serde_json::Error, field: Option<String>) -> Self {
-        let text = error.to_string();
+        let text = plain_words(&error.to_string());
         let count = text.chars().count();
         let text = if count <= 2 * EXCERPT_MAX_CHARS {
             text

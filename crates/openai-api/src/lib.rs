@@ -8,22 +8,28 @@
 //!
 //! - Histories and the conversations that they continue: `history.rs`, `asking.rs`; their messages: `messages.rs`; files in
 //!   them: `sent_files.rs`.
-//! - Completions without an agent: `plain.rs`; requests beside a conversation: `side_request.rs`.
+//! - Completions and responses without an agent: `plain.rs`, `plain_response.rs`; requests beside a conversation:
+//!   `side_request.rs`.
+//! - JSON in requests: `body.rs`, `json_forms.rs`, `request_fields.rs`, `tool_choice.rs`.
 //! - Completions: `chat.rs`, `chat_request.rs`, `chat_wire.rs`; what a growing answer adds: `deltas.rs`; clients that leave:
 //!   `readers.rs`.
 //! - Responses: `responses.rs`, `response_request.rs`, `response_wire.rs`; the items of a growing answer and their events:
 //!   `response_items.rs`.
-//! - Files: `files.rs`. Lists in pages: `paging.rs`.
+//! - Summaries of long inputs: `compaction.rs`.
+//! - Conversations and their items: `conversations.rs`, `stored_items.rs`. Files: `files.rs`. Lists in pages: `paging.rs`.
 
 mod asking;
 mod body;
 mod chat;
 mod chat_request;
 mod chat_wire;
+mod compaction;
+mod conversations;
 mod deltas;
 mod error;
 mod files;
 mod history;
+mod json_forms;
 mod key;
 mod messages;
 mod model_id;
@@ -31,7 +37,9 @@ mod models;
 mod origin;
 mod paging;
 mod plain;
+mod plain_response;
 mod readers;
+mod request_fields;
 mod request_id;
 mod response_items;
 mod response_request;
@@ -39,6 +47,8 @@ mod response_wire;
 mod responses;
 mod sent_files;
 mod side_request;
+mod stored_items;
+mod tool_choice;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -115,6 +125,7 @@ pub fn openai_router(service: &CauserieService, config: OpenAiConfig, guard: Arc
         questions: service.questions.clone(),
         answers: service.answers.clone(),
         catalogs: service.catalogs.clone(),
+        conversations: service.conversations.clone(),
         histories: service.client_histories.clone(),
         files: service.files.clone(),
         readers,
@@ -141,8 +152,25 @@ pub fn openai_router(service: &CauserieService, config: OpenAiConfig, guard: Arc
         .route("/v1/models/{*id}", get(models::find_model))
         .route("/v1/chat/completions", post(chat::create_completion))
         .route("/v1/responses", post(responses::create_response))
-        .route("/v1/responses/{id}", get(responses::find_response))
+        .route("/v1/responses/compact", post(compaction::compact_input))
+        .route("/v1/responses/{id}", get(responses::find_response).delete(responses::delete_response))
+        .route("/v1/responses/{id}/input_items", get(responses::list_input_items))
         .route("/v1/responses/{id}/cancel", post(responses::cancel_response))
+        .route("/v1/conversations", post(conversations::create_conversation))
+        .route(
+            "/v1/conversations/{id}",
+            get(conversations::find_conversation)
+                .post(conversations::update_conversation)
+                .delete(conversations::delete_conversation),
+        )
+        .route(
+            "/v1/conversations/{id}/items",
+            get(conversations::list_items).post(conversations::refuse_new_items),
+        )
+        .route(
+            "/v1/conversations/{id}/items/{item}",
+            get(conversations::find_item).delete(conversations::refuse_deletion),
+        )
         .route("/v1/files", get(files::list_files).post(files::upload_file))
         .route("/v1/files/{id}", get(files::find_file).delete(files::delete_file))
         .route("/v1/files/{id}/content", get(files::send_content))

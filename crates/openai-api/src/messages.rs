@@ -1,13 +1,10 @@
 //! The messages of a request: their JSON, and the texts and files in them.
 
-use std::fmt;
-
 use domain::excerpt::Excerpt;
 use serde::Deserialize;
-use serde::de::value::{MapAccessDeserializer, SeqAccessDeserializer};
-use serde::de::{Deserializer, MapAccess, SeqAccess, Visitor};
 
 use crate::error::{OpenAiError, OpenAiResult};
+use crate::json_forms::{AnyText, JsonObject, NamedText, TextOrList, UrlText};
 
 /// The maximum number of messages of a history.
 pub(crate) const MESSAGES_MAX: usize = 4_000;
@@ -36,18 +33,30 @@ pub(crate) enum SentFile {
 }
 
 /// A call of a client's tool.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct SentCall {
-    #[serde(default)]
+    /// Empty if the client has sent none.
     pub(crate) id: String,
-    pub(crate) function: SentFunction,
+    pub(crate) name: String,
+    pub(crate) arguments: String,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-pub(crate) struct SentFunction {
-    pub(crate) name: String,
+/// A call in JSON. Clients keep what they got from other vendors, so arguments may be an object, and an id may be missing.
+#[derive(Debug, Deserialize)]
+struct CallBody {
     #[serde(default)]
-    pub(crate) arguments: String,
+    id: Option<String>,
+    #[serde(default)]
+    function: Option<JsonObject<CalledBody>>,
+    #[serde(default)]
+    custom: Option<JsonObject<CalledBody>>,
+}
+
+#[derive(Debug, Deserialize)]
+struct CalledBody {
+    name: String,
+    #[serde(default, alias = "input")]
+    arguments: AnyText,
 }
 
 /// A message without its JSON form.
@@ -69,18 +78,17 @@ pub(crate) struct MessageBody {
     #[serde(default)]
     role: Option<String>,
     #[serde(default)]
-    content: Option<ContentBody>,
+    content: Option<TextOrList<JsonObject<PartBody>>>,
     #[serde(default)]
-    tool_calls: Option<Vec<SentCall>>,
+    tool_calls: Option<Vec<JsonObject<CallBody>>>,
+    /// The only call of a message from before there were several.
+    #[serde(default)]
+    function_call: Option<JsonObject<CalledBody>>,
     #[serde(default)]
     tool_call_id: Option<String>,
-}
-
-/// The content of a message: a text, or parts.
-#[derive(Debug)]
-pub(crate) enum ContentBody {
-    Text(String),
-    Parts(Vec<PartBody>),
+    /// The function whose result a message of the role `function` is.
+    #[serde(default)]
+    name: Option<String>,
 }
 
 /// A part of a content. The names of its fields differ between OpenAI's interfaces.
@@ -90,9 +98,9 @@ pub(crate) struct PartBody {
     #[serde(default)]
     text: Option<String>,
     #[serde(default)]
-    image_url: Option<ImageBody>,
+    image_url: Option<UrlText>,
     #[serde(default)]
-    file: Option<FileBody>,
+    file: Option<JsonObject<FileBody>>,
     #[serde(flatten)]
     own: FileBody,
 }
@@ -104,84 +112,24 @@ struct FileBody {
     #[serde(default)]
     file_data: Option<String>,
     #[serde(default)]
+    file_url: Option<String>,
+    #[serde(default)]
     filename: Option<String>,
-}
-
-/// An image: its URL, or an object with it.
-#[derive(Debug)]
-struct ImageBody(String);
-
-impl<'de> Deserialize<'de> for ContentBody {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct ContentVisitor;
-
-        impl<'de> Visitor<'de> for ContentVisitor {
-            type Value = ContentBody;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a text or an array of parts")
-            }
-
-            fn visit_str<E>(self, text: &str) -> Result<ContentBody, E> {
-                Ok(ContentBody::Text(text.to_owned()))
-            }
-
-            fn visit_string<E>(self, text: String) -> Result<ContentBody, E> {
-                Ok(ContentBody::Text(text))
-            }
-
-            fn visit_seq<A: SeqAccess<'de>>(self, parts: A) -> Result<ContentBody, A::Error> {
-                Vec::deserialize(SeqAccessDeserializer::new(parts)).map(ContentBody::Parts)
-            }
-        }
-
-        deserializer.deserialize_any(ContentVisitor)
-    }
-}
-
-impl<'de> Deserialize<'de> for ImageBody {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        #[derive(Deserialize)]
-        struct ImageObject {
-            url: String,
-        }
-
-        struct ImageVisitor;
-
-        impl<'de> Visitor<'de> for ImageVisitor {
-            type Value = ImageBody;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a URL or an object with a URL")
-            }
-
-            fn visit_str<E>(self, url: &str) -> Result<ImageBody, E> {
-                Ok(ImageBody(url.to_owned()))
-            }
-
-            fn visit_string<E>(self, url: String) -> Result<ImageBody, E> {
-                Ok(ImageBody(url))
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, fields: A) -> Result<ImageBody, A::Error> {
-                ImageObject::deserialize(MapAccessDeserializer::new(fields)).map(|image| ImageBody(image.url))
-            }
-        }
-
-        deserializer.deserialize_any(ImageVisitor)
-    }
 }
 
 /// Converts the messages of a request; `field` is their name in it.
 ///
 /// # Errors
 /// [`OpenAiError`] for too many messages, and for a message that is not understood.
-pub(crate) fn convert_messages(bodies: Vec<MessageBody>, field: &str) -> OpenAiResult<Vec<Message>> {
+pub(crate) fn convert_messages(
+    bodies: Vec<JsonObject<MessageBody>>,
+    field: &str,
+) -> OpenAiResult<Vec<Message>> {
     if bodies.len() > MESSAGES_MAX {
         let message = format!("{field} has too many messages: send at most {MESSAGES_MAX}");
         return Err(OpenAiError::invalid_field(field, message));
     }
-    let convert = |(at, body): (usize, MessageBody)| {
+    let convert = |(at, JsonObject(body)): (usize, JsonObject<MessageBody>)| {
         let place = format!("{field}[{at}]");
         body.into_message(&place).map_err(|message| OpenAiError::invalid_field(place, message))
     };
@@ -197,16 +145,22 @@ impl MessageBody {
             Some("tool" | "function") => MessageRole::Tool,
             Some(other) => return Err(format!("{place}: unknown role {}", Excerpt(other))),
         };
-        let mut message = Message { role, calls: self.tool_calls.unwrap_or_default(), ..Message::default() };
-        message.call_id = self.tool_call_id;
+        let mut message = Message { role, ..Message::default() };
+        message.calls = self.tool_calls.into_iter().flatten().filter_map(|call| call.0.into_call()).collect();
+        if let Some(JsonObject(called)) = self.function_call {
+            // Its result names the function alone.
+            let CalledBody { name, arguments: AnyText(arguments) } = called;
+            message.calls.push(SentCall { id: name.clone(), name, arguments });
+        }
+        message.call_id = self.tool_call_id.or(self.name.filter(|_| role == MessageRole::Tool));
         match self.content {
             None => {}
-            Some(ContentBody::Text(text)) => message.text = text,
-            Some(ContentBody::Parts(parts)) if parts.len() > PARTS_MAX => {
+            Some(TextOrList::Text(text)) => message.text = text,
+            Some(TextOrList::List(parts)) if parts.len() > PARTS_MAX => {
                 return Err(format!("{place} has too many parts: send at most {PARTS_MAX}"));
             }
-            Some(ContentBody::Parts(parts)) => {
-                for part in parts {
+            Some(TextOrList::List(parts)) => {
+                for JsonObject(part) in parts {
                     part.add_to(&mut message, place)?;
                 }
             }
@@ -215,6 +169,14 @@ impl MessageBody {
             return Err(format!("{place} contains a NUL character: remove it"));
         }
         Ok(message)
+    }
+}
+
+impl CallBody {
+    /// Returns the call; `None` for one that names no function.
+    fn into_call(self) -> Option<SentCall> {
+        let JsonObject(CalledBody { name, arguments: AnyText(arguments) }) = self.function.or(self.custom)?;
+        Some(SentCall { id: self.id.unwrap_or_default(), name, arguments })
     }
 }
 
@@ -231,7 +193,7 @@ impl PartBody {
             }
             "image_url" | "input_image" => {
                 let file = match (self.image_url, self.own.file_id) {
-                    (Some(ImageBody(url)), _) if url.starts_with("data:") => {
+                    (Some(NamedText(url)), _) if url.starts_with("data:") => {
                         SentFile::Data { url, name: None }
                     }
                     (Some(_), _) => {
@@ -246,10 +208,16 @@ impl PartBody {
                 Ok(())
             }
             "file" | "input_file" => {
-                let FileBody { file_id, file_data, filename } = self.file.unwrap_or(self.own);
+                let FileBody { file_id, file_data, file_url, filename } =
+                    self.file.map_or(self.own, |JsonObject(file)| file);
                 let file = match (file_id, file_data) {
                     (Some(id), _) => SentFile::Uploaded(id),
                     (None, Some(url)) => SentFile::Data { url, name: filename },
+                    (None, None) if file_url.is_some() => {
+                        return Err(format!(
+                            "{place}: files of other servers are not fetched: upload the file, or send file_data"
+                        ));
+                    }
                     (None, None) => return Err(format!("{place}: file_id or file_data is missing")),
                 };
                 message.files.push(file);
@@ -268,7 +236,7 @@ mod tests {
     use super::*;
 
     fn convert(json: &str) -> OpenAiResult<Vec<Message>> {
-        let bodies: Vec<MessageBody> = serde_json::from_str(json).expect("messages");
+        let bodies: Vec<JsonObject<MessageBody>> = serde_json::from_str(json).expect("messages");
         convert_messages(bodies, "messages")
     }
 
@@ -290,8 +258,31 @@ mod tests {
         assert_eq!(messages[1].text, "a\n\nb");
         assert_eq!(messages[1].files.len(), 4);
         assert_eq!(messages[1].files[3], SentFile::Uploaded("file-x".to_owned()));
-        assert_eq!(messages[2].calls[0].function.name, "f");
+        assert_eq!(messages[2].calls[0].name, "f");
         assert_eq!(messages[3].call_id.as_deref(), Some("c"));
+    }
+
+    #[test]
+    fn calls_of_other_vendors_are_understood() {
+        let messages = convert(
+            r#"[{"role": "assistant", "tool_calls": [
+                    {"id": null, "type": "function", "function": {"name": "f", "arguments": {"a": 1}}},
+                    {"type": "function", "function": {"name": "g", "arguments": null}},
+                    {"id": "c", "type": "custom", "custom": {"name": "h", "input": "x"}}]},
+                {"role": "assistant", "content": null, "function_call": {"name": "f", "arguments": "{}"}},
+                {"role": "function", "name": "f", "content": "done"},
+                {"role": "user", "name": "Ann", "content": "a"}]"#,
+        )
+        .expect("messages");
+        let calls: Vec<_> = messages[0]
+            .calls
+            .iter()
+            .map(|call| (call.id.as_str(), call.name.as_str(), call.arguments.as_str()))
+            .collect();
+        assert_eq!(calls, [("", "f", "{\"a\":1}"), ("", "g", ""), ("c", "h", "x")]);
+        assert_eq!(messages[1].calls[0].id, "f");
+        assert_eq!(messages[2].call_id.as_deref(), Some("f"));
+        assert_eq!(messages[3].call_id, None);
     }
 
     #[test]
@@ -300,6 +291,7 @@ mod tests {
             r#"[{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "https://example.org/a"}}]}]"#,
             r#"[{"role": "user", "content": [{"type": "input_audio"}]}]"#,
             r#"[{"role": "user", "content": [{"type": "file"}]}]"#,
+            r#"[{"role": "user", "content": [{"type": "input_file", "file_url": "https://example.org/a"}]}]"#,
             r#"[{"role": "robot", "content": "a"}]"#,
             r#"[{"role": "user", "content": "a\u0000"}]"#,
         ] {

@@ -42,6 +42,25 @@ impl PageQuery {
         }
         Ok(page)
     }
+
+    /// Cuts the page out of all entries, which are given with the oldest first.
+    ///
+    /// # Errors
+    /// [`OpenAiError`] if no entry has the id before the page.
+    pub(crate) fn page_of(&self, mut entries: Vec<Value>) -> OpenAiResult<Value> {
+        if !self.is_ascending {
+            entries.reverse();
+        }
+        let from = match &self.after {
+            None => 0,
+            Some(after) => {
+                let found = entries.iter().position(|entry| entry["id"] == after.as_str());
+                1 + found.ok_or_else(|| no_such_entry(after))?
+            }
+        };
+        let has_more = entries.len() - from > self.limit;
+        Ok(list_body(entries.into_iter().skip(from).take(self.limit).collect(), has_more))
+    }
 }
 
 /// Creates the error for an id that is not in the list.
@@ -61,11 +80,31 @@ pub(crate) fn list_body(entries: Vec<Value>, has_more: bool) -> Value {
 mod tests {
     use super::*;
 
+    fn ids(page: &Value) -> Vec<&str> {
+        page["data"].as_array().expect("entries").iter().filter_map(|entry| entry["id"].as_str()).collect()
+    }
+
+    #[test]
+    fn pages_follow_one_another() {
+        let entries: Vec<Value> = ["a", "b", "c"].iter().map(|id| json!({"id": id})).collect();
+        let page = |query: &str| PageQuery::parse(Some(query)).and_then(|page| page.page_of(entries.clone()));
+        let first = page("limit=2").expect("a page");
+        assert_eq!((ids(&first), &first["has_more"]), (vec!["c", "b"], &json!(true)));
+        assert_eq!((&first["first_id"], &first["last_id"]), (&json!("c"), &json!("b")));
+        let second = page("limit=2&after=b").expect("a page");
+        assert_eq!((ids(&second), &second["has_more"]), (vec!["a"], &json!(false)));
+        assert_eq!(ids(&page("order=asc&after=a&include[]=x").expect("a page")), ["b", "c"]);
+        assert_eq!(page("after=a").expect("a page")["first_id"], Value::Null);
+        assert_eq!(ids(&page("limit=100000").expect("a page")).len(), 3);
+    }
+
     #[test]
     fn wrong_parameters_are_named() {
         for (query, param) in [("limit=0", "limit"), ("limit=x", "limit"), ("order=up", "order")] {
             let error = PageQuery::parse(Some(query)).expect_err(query).to_value();
             assert_eq!(error["param"], param);
         }
+        let missing = PageQuery::parse(Some("after=x")).and_then(|page| page.page_of(Vec::new()));
+        assert_eq!(missing.expect_err("an error").to_value()["param"], "after");
     }
 }

@@ -1,10 +1,10 @@
 //! `POST /v1/chat/completions` without an agent: one step of a model, whose calls of tools are the client's.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 use axum::response::Response;
-use control::plain_steps::{PlainOptions, PlainRefusal, PlainRequest, PlainStep, ResponseFormat, ToolChoice};
+use control::plain_steps::{PlainOptions, PlainRefusal, PlainRequest, PlainStep, ResponseFormat};
 use control::{Authenticator, Principal};
 use domain::step::{
     CallResult, OutputBlock, Purpose, Step, StepCall, StepEvent, StepOutcome, StopReason, ToolSpec,
@@ -15,35 +15,84 @@ use http_common::{SseEvent, data_stream};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use crate::chat_request::{ChatRequest, StopBody, ToolBody};
+use crate::chat_request::ChatRequest;
 use crate::chat_wire::{Completion, CompletionHead, DeltaBody, FinishReason, ToolCallBody, UsageBody};
 use crate::error::{OpenAiError, OpenAiResult};
-use crate::messages::{Message, MessageRole};
+use crate::json_forms::{JsonObject, TextOrList};
+use crate::messages::{Message, MessageRole, SentCall};
+use crate::tool_choice::ToolRule;
 
 /// The schema of a tool without parameters.
 const NO_PARAMETERS: &str = r#"{"type":"object","properties":{}}"#;
+/// The arguments of a call without any.
+const NO_ARGUMENTS: &str = "{}";
 /// The maximum number of texts at which a model stops.
 const STOPS_MAX: usize = 16;
 
-/// Converts a request. `settings` are those of its model.
+/// What a model gets besides the messages.
+#[derive(Debug, Default)]
+pub(crate) struct PlainFields {
+    pub(crate) model: Option<String>,
+    /// The settings of the model.
+    pub(crate) settings: Vec<(String, String)>,
+    pub(crate) tools: Vec<ToolSpec>,
+    pub(crate) options: PlainOptions,
+    pub(crate) output_max_tokens: Option<u32>,
+}
+
+impl PlainFields {
+    /// Converts a request for a completion.
+    ///
+    /// # Errors
+    /// [`OpenAiError`] that names the wrong field.
+    pub(crate) fn of_completion(request: &ChatRequest) -> OpenAiResult<Self> {
+        let tools = request.tools.iter().flatten().map(|JsonObject(tool)| {
+            let function = tool.function.as_ref().filter(|_| tool.r#type == "function");
+            let function = function.map(|JsonObject(function)| function);
+            new_tool(
+                function.map(|function| &function.name),
+                function.and_then(|function| function.description.as_ref()),
+                function.and_then(|function| function.parameters.as_ref()),
+            )
+        });
+        let fields = Self {
+            tools: tools.collect::<Result<_, _>>()?,
+            options: convert_options(request)?,
+            output_max_tokens: request.output_max_tokens(),
+            ..Self::default()
+        };
+        fields.with_tool_choice(request.tool_choice.as_ref())
+    }
+
+    /// Permits the calls that the client chooses.
+    ///
+    /// # Errors
+    /// [`OpenAiError`] if the choice is not understood.
+    pub(crate) fn with_tool_choice(mut self, choice: Option<&Value>) -> OpenAiResult<Self> {
+        let rule = choice.filter(|choice| !choice.is_null()).map(ToolRule::parse).transpose()?;
+        if let Some(ToolRule { choice, allowed }) = rule {
+            if let Some(allowed) = allowed {
+                self.tools.retain(|tool| allowed.contains(&tool.name));
+            }
+            self.options.tool_choice = Some(choice);
+        }
+        if self.tools.is_empty() {
+            // Vendors refuse a choice among no tools.
+            (self.options.tool_choice, self.options.parallel_tool_calls) = (None, None);
+        }
+        Ok(self)
+    }
+}
+
+/// Converts messages to a plain model.
 ///
 /// # Errors
-/// [`OpenAiError`] that names the wrong field.
-pub(crate) fn convert_request(
-    request: &ChatRequest,
-    messages: Vec<Message>,
-    model: Option<String>,
-    settings: Vec<(String, String)>,
-) -> OpenAiResult<PlainRequest> {
-    let mut plain = PlainRequest {
-        model,
-        settings,
-        tools: request.tools.iter().flatten().map(convert_tool).collect::<Result<_, _>>()?,
-        options: convert_options(request)?,
-        output_max_tokens: request.output_max_tokens(),
-        ..PlainRequest::default()
-    };
-    let mut tools: HashMap<String, String> = HashMap::new();
+/// [`OpenAiError`] for messages that it does not take.
+pub(crate) fn convert_request(fields: PlainFields, messages: Vec<Message>) -> OpenAiResult<PlainRequest> {
+    let PlainFields { model, settings, tools, options, output_max_tokens } = fields;
+    let mut plain =
+        PlainRequest { model, settings, tools, options, output_max_tokens, ..PlainRequest::default() };
+    let mut calls = CallIds::default();
     for message in messages {
         if !message.files.is_empty() {
             let message = "plain models take text alone: leave files out, or use a model with its agent";
@@ -58,12 +107,8 @@ pub(crate) fn convert_request(
                 continue;
             }
             MessageRole::User => TranscriptItem::Question { text: message.text, attachments: Vec::new() },
-            MessageRole::Assistant => {
-                let names = message.calls.iter().map(|call| (call.id.clone(), call.function.name.clone()));
-                tools.extend(names);
-                TranscriptItem::Step(Arc::new(convert_step(message)))
-            }
-            MessageRole::Tool => TranscriptItem::Result(Arc::new(convert_result(message, &tools))),
+            MessageRole::Assistant => TranscriptItem::Step(Arc::new(convert_step(message, &mut calls))),
+            MessageRole::Tool => TranscriptItem::Result(Arc::new(convert_result(message, &mut calls))),
         };
         plain.transcript.push(item);
     }
@@ -79,15 +124,17 @@ pub(crate) fn convert_request(
     }
 }
 
-fn convert_tool(tool: &ToolBody) -> OpenAiResult<ToolSpec> {
-    let function = tool.function.as_ref().filter(|_| tool.r#type == "function");
-    let Some(function) = function else {
-        return Err(OpenAiError::invalid_field("tools", "only tools of type function are supported"));
-    };
-    let schema = function.parameters.as_ref().filter(|schema| schema.is_object());
+/// Creates a tool of the client; one without a name is no function.
+pub(crate) fn new_tool(
+    name: Option<&String>,
+    description: Option<&String>,
+    schema: Option<&Value>,
+) -> OpenAiResult<ToolSpec> {
+    let wrong = || OpenAiError::invalid_field("tools", "only tools of type function are supported");
+    let schema = schema.filter(|schema| schema.is_object());
     Ok(ToolSpec {
-        name: function.name.clone(),
-        description: function.description.clone().unwrap_or_default(),
+        name: name.ok_or_else(wrong)?.clone(),
+        description: description.cloned().unwrap_or_default(),
         schema: schema.map_or_else(|| NO_PARAMETERS.to_owned(), Value::to_string),
     })
 }
@@ -95,73 +142,98 @@ fn convert_tool(tool: &ToolBody) -> OpenAiResult<ToolSpec> {
 fn convert_options(request: &ChatRequest) -> OpenAiResult<PlainOptions> {
     let stop = match &request.stop {
         None => Vec::new(),
-        Some(StopBody::One(text)) => vec![text.clone()],
-        Some(StopBody::Several(texts)) if texts.len() > STOPS_MAX => {
+        Some(TextOrList::Text(text)) => vec![text.clone()],
+        Some(TextOrList::List(texts)) if texts.len() > STOPS_MAX => {
             let message = format!("too many texts: send at most {STOPS_MAX}");
             return Err(OpenAiError::invalid_field("stop", message));
         }
-        Some(StopBody::Several(texts)) => texts.clone(),
+        Some(TextOrList::List(texts)) => texts.clone(),
     };
-    let has_tools = request.tools.as_ref().is_some_and(|tools| !tools.is_empty());
+    let format = request.response_format.as_ref().filter(|format| !format.is_null());
+    let format = format.map(|format| convert_format(format, &format["json_schema"], "response_format"));
     Ok(PlainOptions {
-        // Vendors refuse a choice among no tools.
-        tool_choice: request.tool_choice.as_ref().filter(|_| has_tools).map(convert_choice).transpose()?,
-        response_format: request.response_format.as_ref().map(convert_format).transpose()?.flatten(),
+        tool_choice: None,
+        response_format: format.transpose()?.flatten(),
         stop,
         temperature: request.temperature,
         top_p: request.top_p,
-        ..PlainOptions::default()
+        seed: request.seed,
+        frequency_penalty: request.frequency_penalty,
+        presence_penalty: request.presence_penalty,
+        parallel_tool_calls: request.parallel_tool_calls,
     })
 }
 
-fn convert_choice(choice: &Value) -> OpenAiResult<ToolChoice> {
-    match (choice.as_str(), choice["function"]["name"].as_str()) {
-        (Some("auto"), _) => Ok(ToolChoice::Auto),
-        (Some("none"), _) => Ok(ToolChoice::Never),
-        (Some("required"), _) => Ok(ToolChoice::Required),
-        (None, Some(name)) => Ok(ToolChoice::Function(name.to_owned())),
-        _ => {
-            let message = "use \"auto\", \"none\", \"required\" or an object with the name of a function";
-            Err(OpenAiError::invalid_field("tool_choice", message))
-        }
-    }
-}
-
-fn convert_format(format: &Value) -> OpenAiResult<Option<ResponseFormat>> {
+/// Converts the format of an output, which the request has in this field. `body` has its name and schema.
+///
+/// # Errors
+/// [`OpenAiError`].
+pub(crate) fn convert_format(
+    format: &Value,
+    body: &Value,
+    field: &str,
+) -> OpenAiResult<Option<ResponseFormat>> {
     match format["type"].as_str() {
         Some("text") => Ok(None),
         Some("json_object") => Ok(Some(ResponseFormat::JsonObject)),
-        Some("json_schema") if format["json_schema"]["schema"].is_object() => {
-            let name = format["json_schema"]["name"].as_str().unwrap_or("output").to_owned();
-            Ok(Some(ResponseFormat::JsonSchema { name, schema: format["json_schema"]["schema"].clone() }))
+        Some("json_schema") if body["schema"].is_object() => {
+            let name = body["name"].as_str().unwrap_or("output").to_owned();
+            Ok(Some(ResponseFormat::JsonSchema { name, schema: body["schema"].clone() }))
         }
         _ => {
             let message = "use the type text, json_object, or json_schema with a schema";
-            Err(OpenAiError::invalid_field("response_format", message))
+            Err(OpenAiError::invalid_field(field, message))
         }
     }
 }
 
-fn convert_step(message: Message) -> Step {
+/// The ids of calls. Those that a client leaves out are made up, because vendors want them.
+#[derive(Debug, Default)]
+struct CallIds {
+    tools: HashMap<String, String>,
+    /// The calls without a result, in their order.
+    pending: VecDeque<String>,
+    made_up: usize,
+}
+
+impl CallIds {
+    fn add_call(&mut self, call: &mut SentCall) {
+        if call.id.is_empty() {
+            call.id = format!("call_{}", self.made_up);
+            self.made_up += 1;
+        }
+        self.tools.insert(call.id.clone(), call.name.clone());
+        self.pending.push_back(call.id.clone());
+    }
+
+    /// Returns the call of a result. A result without an id is that of the first call that has none.
+    fn take_call(&mut self, id: Option<String>) -> String {
+        let Some(id) = id.filter(|id| !id.is_empty()) else {
+            return self.pending.pop_front().unwrap_or_default();
+        };
+        self.pending.retain(|pending| *pending != id);
+        id
+    }
+}
+
+fn convert_step(message: Message, calls: &mut CallIds) -> Step {
     let mut blocks = Vec::new();
     if !message.text.is_empty() {
         blocks.push(OutputBlock::Text(message.text));
     }
-    blocks.extend(message.calls.into_iter().map(|call| {
-        OutputBlock::Call(StepCall {
-            id: call.id,
-            tool: call.function.name,
-            arguments: call.function.arguments,
-            purpose: Purpose::Tool,
-        })
+    blocks.extend(message.calls.into_iter().map(|mut call| {
+        calls.add_call(&mut call);
+        let SentCall { id, name: tool, arguments } = call;
+        let arguments = if arguments.trim().is_empty() { NO_ARGUMENTS.to_owned() } else { arguments };
+        OutputBlock::Call(StepCall { id, tool, arguments, purpose: Purpose::Tool })
     }));
     Step { blocks, ..Step::default() }
 }
 
-fn convert_result(message: Message, tools: &HashMap<String, String>) -> CallResult {
-    let call = message.call_id.unwrap_or_default();
+fn convert_result(message: Message, calls: &mut CallIds) -> CallResult {
+    let call = calls.take_call(message.call_id);
     CallResult {
-        tool: tools.get(&call).cloned().unwrap_or_default(),
+        tool: calls.tools.get(&call).cloned().unwrap_or_default(),
         call,
         outcome: StepOutcome::Done,
         text: message.text,
@@ -316,12 +388,14 @@ fn finish_of(stop: StopReason, calls: usize) -> FinishReason {
 
 #[cfg(test)]
 mod tests {
+    use control::plain_steps::ToolChoice;
+
     use super::*;
 
     fn convert(body: &str) -> OpenAiResult<PlainRequest> {
         let mut request = ChatRequest::parse(body)?;
         let messages = request.take_messages()?;
-        convert_request(&request, messages, None, Vec::new())
+        convert_request(PlainFields::of_completion(&request)?, messages)
     }
 
     #[test]
@@ -345,6 +419,49 @@ mod tests {
             (plain.options.stop.as_slice(), plain.output_max_tokens),
             (&["END".to_owned()][..], Some(9))
         );
+    }
+
+    #[test]
+    fn missing_ids_are_made_up() {
+        let plain = convert(
+            r#"{"messages": [{"role": "user", "content": "Weather?"},
+                {"role": "assistant", "tool_calls": [{"id": null, "function": {"name": "f", "arguments": {"a": 1}}},
+                    {"function": {"name": "g"}}]},
+                {"role": "tool", "content": "one"}, {"role": "tool", "tool_call_id": null, "content": "two"},
+                {"role": "assistant", "function_call": {"name": "h", "arguments": "{}"}},
+                {"role": "function", "name": "h", "content": "three"}]}"#,
+        )
+        .expect("a request");
+        let results = plain.transcript.iter().filter_map(|item| match item {
+            TranscriptItem::Result(result) => Some((result.call.as_str(), result.tool.as_str())),
+            _ => None,
+        });
+        assert_eq!(results.collect::<Vec<_>>(), [("call_0", "f"), ("call_1", "g"), ("h", "h")]);
+        let TranscriptItem::Step(step) = &plain.transcript[1] else { panic!("{plain:?}") };
+        let calls = step.blocks.iter().filter_map(|block| match block {
+            OutputBlock::Call(call) => Some((call.id.as_str(), call.arguments.as_str())),
+            _ => None,
+        });
+        assert_eq!(calls.collect::<Vec<_>>(), [("call_0", "{\"a\":1}"), ("call_1", "{}")]);
+    }
+
+    #[test]
+    fn allowed_tools_are_the_only_ones() {
+        let plain = convert(
+            r#"{"messages": [{"role": "user", "content": "a"}], "parallel_tool_calls": false, "seed": 7,
+                "tools": [{"type": "function", "function": {"name": "f"}}, {"type": "function", "function": {"name": "g"}}],
+                "tool_choice": {"type": "allowed_tools", "allowed_tools": {"mode": "required",
+                    "tools": [{"type": "function", "function": {"name": "g"}}]}}}"#,
+        )
+        .expect("a request");
+        assert_eq!(plain.tools.iter().map(|tool| tool.name.as_str()).collect::<Vec<_>>(), ["g"]);
+        assert_eq!(plain.options.tool_choice, Some(ToolChoice::Required));
+        assert_eq!((plain.options.parallel_tool_calls, plain.options.seed), (Some(false), Some(7)));
+        let none = convert(
+            r#"{"messages": [{"role": "user", "content": "a"}], "tool_choice": "auto", "parallel_tool_calls": true}"#,
+        );
+        let options = none.expect("a request").options;
+        assert_eq!((options.tool_choice, options.parallel_tool_calls), (None, None));
     }
 
     #[test]

@@ -6,9 +6,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use control::{Authenticator, ClientHistories, Principal};
+use domain::answer::{Answer, AnswerEnding};
 use domain::id::{ConversationId, MessageId};
+use live::{AnswerProgress, LiveAnswer};
+use tokio::sync::watch;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
+
+use crate::error::{OpenAiError, OpenAiResult};
 
 /// The time for a client to ask again whose connection was lost.
 const GRACE: Duration = Duration::from_secs(10);
@@ -39,13 +44,82 @@ pub(crate) struct ReaderGuard {
 
 /// The place of a reader in the stream that it gets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum StreamStage {
+enum StreamStage {
     /// Nothing was sent.
     Begin,
     /// The present state is read without waiting for a change.
     Present,
     Growing,
     Ended,
+}
+
+/// Follows the states of an answer, for a stream.
+pub(crate) struct AnswerFollower {
+    live: Arc<LiveAnswer>,
+    progress: watch::Receiver<AnswerProgress>,
+    shutdown: CancellationToken,
+    stage: StreamStage,
+}
+
+/// What a stream sends next.
+pub(crate) enum FollowedStep<T> {
+    /// Its beginning.
+    Began,
+    /// What was read of a state, with the ending of the answer in the last one.
+    State(T, Option<AnswerEnding>),
+    /// The service shuts down; nothing follows.
+    Interrupted,
+}
+
+impl AnswerFollower {
+    pub(crate) fn new(live: Arc<LiveAnswer>, shutdown: CancellationToken) -> Self {
+        let progress = live.progress();
+        Self { live, progress, shutdown, stage: StreamStage::Begin }
+    }
+
+    /// Returns the next step, which `read` reads of a state; `None` at the end. Cancel safe.
+    pub(crate) async fn next_step<T>(&mut self, read: impl FnOnce(&Answer) -> T) -> Option<FollowedStep<T>> {
+        match self.stage {
+            StreamStage::Begin => {
+                self.stage = StreamStage::Present;
+                return Some(FollowedStep::Began);
+            }
+            StreamStage::Present => {}
+            StreamStage::Growing => {
+                let is_changed = tokio::select! {
+                    // The sender lives as long as the answer.
+                    changed = self.progress.changed() => changed.is_ok(),
+                    () = self.shutdown.cancelled() => false,
+                };
+                if !is_changed {
+                    self.stage = StreamStage::Ended;
+                    return Some(FollowedStep::Interrupted);
+                }
+            }
+            StreamStage::Ended => return None,
+        }
+        self.progress.mark_unchanged();
+        let (state, ending) = self.live.read_answer(|answer| (read(answer), answer.ending.clone()));
+        self.stage = if ending.is_some() { StreamStage::Ended } else { StreamStage::Growing };
+        Some(FollowedStep::State(state, ending))
+    }
+
+    /// Waits for the end of the answer, or until `revoked` completes.
+    ///
+    /// # Errors
+    /// [`OpenAiError`] if it was not waited for.
+    pub(crate) async fn wait_for_end(&mut self, revoked: impl Future<Output = ()>) -> OpenAiResult<()> {
+        tokio::select! {
+            _ = self.progress.wait_for(|progress| progress.ended) => Ok(()),
+            () = self.shutdown.cancelled() => Err(restart_error()),
+            () = revoked => Err(OpenAiError::invalid_key()),
+        }
+    }
+}
+
+/// Returns the error of an answer whose reader cannot wait for its end.
+pub(crate) fn restart_error() -> OpenAiError {
+    OpenAiError::unavailable("the service is restarting: ask again, and the answer continues")
 }
 
 impl AnswerReaders {

@@ -21,6 +21,7 @@ use serde_json::{Map, Value, json};
 
 use crate::deltas::{ANNOTATIONS_MAX, SentText, UrlCitation, text_after};
 use crate::response_wire::ResponseId;
+use crate::sent_files::encode_file_id;
 
 /// The name under which the tools of the service are called.
 const SERVER_LABEL: &str = "causerie";
@@ -519,19 +520,25 @@ fn web_url(place: &PassagePlace) -> Option<String> {
     }
 }
 
-fn output_text(text: &str, citations: &[UrlCitation]) -> Value {
+/// Returns the part of a message with this text.
+pub(crate) fn output_text(text: &str, citations: &[UrlCitation]) -> Value {
     let annotations: Vec<Value> = citations.iter().map(annotation).collect();
     json!({"type": "output_text", "text": text, "annotations": annotations, "logprobs": []})
 }
 
 fn annotation(citation: &UrlCitation) -> Value {
-    let UrlCitation { url, title, start_index, end_index } = citation;
+    let UrlCitation { url, title, start_index, end_index, file } = citation;
+    if let Some(path) = file {
+        let name = path.rsplit('/').next().unwrap_or_default();
+        return json!({"type": "file_citation", "file_id": encode_file_id(path), "filename": name,
+            "index": end_index});
+    }
     json!({"type": "url_citation", "url": url, "title": title, "start_index": start_index,
         "end_index": end_index})
 }
 
 /// Adds fields to an object.
-fn with_fields(object: &Value, more: Value) -> Value {
+pub(crate) fn with_fields(object: &Value, more: Value) -> Value {
     let (Value::Object(mut fields), Value::Object(more)) = (object.clone(), more) else { return Value::Null };
     fields.extend(more);
     Value::Object(fields)

@@ -10,6 +10,8 @@ use serde_json::{Value, json};
 const RESPONSE: &str = "resp_";
 /// Before the id of a conversation.
 const CONVERSATION: &str = "conv_";
+/// Before the id of a conversation that begins with its first question.
+const CREATED: &str = "conv_new_";
 /// Before the ids of items.
 const ITEMS: [&str; 4] = ["msg_", "rs_", "ws_", "mcp_"];
 /// The characters of one identifier.
@@ -51,6 +53,11 @@ impl ResponseId {
         format!("{RESPONSE}{}", self.tail())
     }
 
+    /// Returns the id of the item of its question.
+    pub(crate) fn question_id(self) -> String {
+        format!("msg_{}_question", self.tail())
+    }
+
     /// Returns the id of the item of a part. A part that is said anew becomes another item.
     pub(crate) fn item_id(self, prefix: &str, part: PartId, attempt: usize) -> String {
         let again = if attempt == 0 { String::new() } else { format!("_{attempt}") };
@@ -58,15 +65,45 @@ impl ResponseId {
     }
 }
 
-/// Parses the id of a conversation, with or without its prefix.
-pub(crate) fn parse_conversation(text: &str) -> Option<ConversationId> {
+/// Parses the id of a stored conversation, with or without its prefix.
+fn parse_conversation(text: &str) -> Option<ConversationId> {
     text.strip_prefix(CONVERSATION).unwrap_or(text).parse().ok()
+}
+
+/// The conversation that a client names.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum NamedConversation {
+    Stored(ConversationId),
+    /// One that was created without questions: it begins with its first one, which has this name.
+    Created(String),
+}
+
+impl NamedConversation {
+    /// Parses the id of a conversation.
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        if let Some(id) = text.strip_prefix(CREATED) {
+            return id.parse::<ConversationId>().ok().map(|id| Self::Created(created_text(id)));
+        }
+        parse_conversation(text).map(Self::Stored)
+    }
+}
+
+/// Returns the id of a conversation that begins with its first question.
+pub(crate) fn created_text(id: ConversationId) -> String {
+    format!("{CREATED}{id}")
+}
+
+/// Returns the id of a conversation.
+pub(crate) fn conversation_text(id: ConversationId) -> String {
+    format!("{CONVERSATION}{id}")
 }
 
 /// The fields that all states of a response have.
 #[derive(Debug, Clone)]
 pub(crate) struct ResponseHead {
-    pub(crate) id: ResponseId,
+    pub(crate) id: String,
+    /// The id of the conversation in which it is stored; `None` for one that is not stored.
+    pub(crate) conversation: Option<String>,
     /// Its time, in seconds.
     pub(crate) created: u64,
     /// The model as the request names it.
@@ -84,10 +121,17 @@ pub(crate) struct ResponseEcho {
     pub(crate) previous: Option<String>,
     pub(crate) tools: Vec<Value>,
     pub(crate) tool_choice: Value,
+    pub(crate) parallel_tool_calls: bool,
     pub(crate) effort: Option<String>,
     pub(crate) temperature: f64,
     pub(crate) top_p: f64,
+    pub(crate) frequency_penalty: f64,
+    pub(crate) presence_penalty: f64,
     pub(crate) output_max_tokens: Option<u64>,
+    /// The format of the output.
+    pub(crate) format: Value,
+    pub(crate) prompt_cache_key: Option<String>,
+    pub(crate) safety_identifier: Option<String>,
 }
 
 impl Default for ResponseEcho {
@@ -98,10 +142,16 @@ impl Default for ResponseEcho {
             previous: None,
             tools: Vec::new(),
             tool_choice: json!("auto"),
+            parallel_tool_calls: true,
             effort: None,
             temperature: 1.0,
             top_p: 1.0,
+            frequency_penalty: 0.0,
+            presence_penalty: 0.0,
             output_max_tokens: None,
+            format: json!({"type": "text"}),
+            prompt_cache_key: None,
+            safety_identifier: None,
         }
     }
 }
@@ -114,13 +164,15 @@ pub(crate) struct ResponseState {
     pub(crate) error: Option<Value>,
     /// The reason why it is incomplete.
     pub(crate) incomplete: Option<&'static str>,
+    /// The time at which it was completed, in seconds.
+    pub(crate) completed: Option<u64>,
     pub(crate) cost: Option<AnswerCost>,
 }
 
 impl ResponseState {
     /// The state without an outcome.
     pub(crate) fn open(status: &'static str, output: Vec<Value>) -> Self {
-        Self { status, output, error: None, incomplete: None, cost: None }
+        Self { status, output, error: None, incomplete: None, completed: None, cost: None }
     }
 }
 
@@ -128,10 +180,12 @@ impl ResponseHead {
     /// Converts a state.
     pub(crate) fn response(&self, state: ResponseState) -> Value {
         let echo = &self.echo;
+        let conversation = self.conversation.as_ref().map(|id| json!({"id": id}));
         json!({
-            "id": self.id.to_text(),
+            "id": self.id,
             "object": "response",
             "created_at": self.created,
+            "completed_at": state.completed,
             "status": state.status,
             "background": self.background,
             "error": state.error,
@@ -141,17 +195,23 @@ impl ResponseHead {
             "max_tool_calls": null,
             "model": self.model,
             "output": state.output,
-            "parallel_tool_calls": true,
+            "parallel_tool_calls": echo.parallel_tool_calls,
             "previous_response_id": echo.previous,
-            "conversation": {"id": format!("{CONVERSATION}{}", self.id.conversation)},
+            "conversation": conversation,
             "reasoning": {"effort": echo.effort, "summary": null},
-            "store": true,
+            "store": self.conversation.is_some(),
             "temperature": echo.temperature,
-            "text": {"format": {"type": "text"}},
+            "text": {"format": echo.format},
             "tool_choice": echo.tool_choice,
             "tools": echo.tools,
             "top_p": echo.top_p,
+            "top_logprobs": 0,
+            "frequency_penalty": echo.frequency_penalty,
+            "presence_penalty": echo.presence_penalty,
             "truncation": "disabled",
+            "service_tier": "default",
+            "prompt_cache_key": echo.prompt_cache_key,
+            "safety_identifier": echo.safety_identifier,
             "usage": state.cost.map(usage_body),
             "user": null,
             "metadata": echo.metadata,
@@ -159,7 +219,8 @@ impl ResponseHead {
     }
 }
 
-fn usage_body(cost: AnswerCost) -> Value {
+/// Returns the usage of a response.
+pub(crate) fn usage_body(cost: AnswerCost) -> Value {
     let used = cost.used;
     json!({
         "input_tokens": used.input_tokens,
@@ -186,6 +247,10 @@ mod tests {
         let conversation = id.conversation.to_string();
         assert_eq!(parse_conversation(&format!("conv_{conversation}")), Some(id.conversation));
         assert_eq!(parse_conversation(&conversation), Some(id.conversation));
+        assert_eq!(ResponseId::of_item(&id.question_id()), Some(id));
+        let created = created_text(id.conversation);
+        assert_eq!(NamedConversation::parse(&created), Some(NamedConversation::Created(created.clone())));
+        assert_eq!(parse_conversation(&created), None);
     }
 
     #[test]

@@ -13,25 +13,24 @@ use domain::credits::AnswerCost;
 use domain::scope::Permission::{Ask, Read};
 use futures_util::stream;
 use http_common::{Peer, SseEvent, data_stream};
-use live::{AnswerProgress, LiveAnswer};
+use live::LiveAnswer;
 use serde_json::{Value, json};
 use telemetry::trace::SpanContext;
-use tokio::sync::watch;
 
-use crate::asking::{
-    AnswerChoices, AskedHistory, ConversationName, FollowedAnswer, NamedPlace, hash_request, is_repeated,
-};
-use crate::chat::{
-    CONVERSATION, ChatService, IGNORED, add_header, json_response, refuse_forced_tools, restart_error,
-};
+use crate::asking::{AnswerChoices, AskedHistory, ConversationName, FollowedAnswer, NamedPlace, is_repeated};
+use crate::body::{ParsedBody, process_body};
+use crate::chat::{CONVERSATION, ChatService, add_header, json_response, name_ignored, refuse_forced_tools};
 use crate::error::{OpenAiError, OpenAiResult};
 use crate::history::{History, HistoryHash, hash_after_answer};
 use crate::model_id::ModelId;
-use crate::readers::{ReaderGuard, StreamStage};
+use crate::paging::PageQuery;
+use crate::readers::{AnswerFollower, FollowedStep, ReaderGuard, restart_error};
 use crate::request_id::id_after;
 use crate::response_items::{ResponseEvent, ResponseItems};
-use crate::response_request::{ResponseRequest, after_response};
-use crate::response_wire::{ResponseEcho, ResponseHead, ResponseId, ResponseState};
+use crate::response_request::{ResponseInput, ResponseRequest, after_response};
+use crate::response_wire::{ResponseEcho, ResponseHead, ResponseId, ResponseState, conversation_text};
+use crate::side_request::find_side_task;
+use crate::stored_items::question_item;
 
 /// The path before the ids of responses.
 const PATH: &str = "/v1/responses/";
@@ -50,19 +49,34 @@ pub(crate) async fn create_response(
     chat.access.authorize(&principal, &[Ask], "createResponse")?;
     let headers = request.headers().clone();
     let origin = origin_of(&chat, &request);
-    let body = chat.bodies.read_body(&principal, &chat.access, request).await?;
-    let mut request = ResponseRequest::parse(body.raw.get())?;
-    let request_hash = hash_request(&principal, body.raw.get());
-    let input = request.take_input()?;
-    let held = body.into_share();
+    let parse = |body: &str| {
+        let mut request = ResponseRequest::parse(body)?;
+        let input = request.take_input()?;
+        Ok((request, input))
+    };
+    let parsed = chat.bodies.parse_body(&principal, &chat.access, request, parse).await?;
+    let ParsedBody { value: (mut request, input), hash: request_hash, held, size } = parsed;
     let models = chat.asker.catalogs.list_models(&principal)?;
-    let (choices, ignored) = choose_answer(&models, &request)?;
-    let history = History::from_messages(input.messages).map_err(OpenAiError::of_input)?;
+    let id = request.model.as_deref().filter(|id| !id.is_empty());
+    let id = id.map(|id| ModelId::parse(id, |id| models.iter().any(|model| model.id == id)));
+    let task = find_side_task(&headers, &request.side_facts(), &input.messages);
+    // A request that names a response or a conversation is a question of it.
+    let task = task.filter(|_| !request.names_place() && input.after.is_none());
+    if task.is_some() || matches!(id, Some(ModelId::Plain(_))) {
+        return chat.respond_plainly(principal, &models, (request, input), id, task).await;
+    }
+    let (choices, ignored) = choose_answer(id, &models, &request)?;
+    let ResponseInput { mut messages, after } = input;
+    // Calls of the client's tools say nothing to an agent.
+    messages.retain(|message| message.calls.is_empty() || !message.text.is_empty());
+    let history = process_body(size, move || History::from_messages(messages)).await;
+    let history = history.map_err(OpenAiError::of_input)?;
     let place = match request.named_place()? {
         Some(place) => Some(place),
-        None => input.after.map(after_response),
+        None => after.map(after_response),
     };
-    chat.check_place(&principal, &request, place).await?;
+    chat.check_place(&principal, &request, place.as_ref()).await?;
+    let named = place.clone();
     let asked_hash = place.is_none().then_some(history.asked_hash);
     let asked = AskedHistory {
         name: ConversationName::from_request(&headers, request.prompt_cache_key.as_deref()),
@@ -80,6 +94,10 @@ pub(crate) async fn create_response(
     let mut head = head_of(&live);
     head.background = background;
     head.echo = request.to_echo();
+    if let Some(NamedPlace::Named(name)) = &named {
+        // The client knows it by this id.
+        head.conversation = Some(name.clone());
+    }
     if let Some(model) = request.model.take().filter(|model| !model.is_empty()) {
         head.model = model;
     }
@@ -88,7 +106,7 @@ pub(crate) async fn create_response(
         reader.finish();
     }
     let reader = (!background).then_some(reader);
-    let conversation = head.id.conversation.to_string();
+    let conversation = live.meta().conversation.to_string();
     let reading = ResponseReader { asked_hash, ..ResponseReader::new(chat, principal, head, live, origin) };
     let mut response = if request.stream == Some(true) {
         ResponseReader { reader, ..reading }.stream_events()
@@ -98,9 +116,7 @@ pub(crate) async fn create_response(
         ResponseReader { reader, ..reading }.read_whole().await?
     };
     add_header(response.headers_mut(), CONVERSATION, &conversation);
-    if !ignored.is_empty() {
-        add_header(response.headers_mut(), IGNORED, &ignored.join(", "));
-    }
+    name_ignored(&mut response, &ignored);
     Ok(response)
 }
 
@@ -130,6 +146,48 @@ pub(crate) async fn find_response(
     Ok(ResponseReader { reader, after, ..reading }.stream_events())
 }
 
+/// Lists the input of a response: its question. What was said before is in its conversation.
+pub(crate) async fn list_input_items(
+    State(chat): State<ChatService>,
+    Extension(principal): Extension<Principal>,
+    request: Request,
+) -> OpenAiResult<Response> {
+    chat.access.authorize(&principal, &[Read], "listInputItems")?;
+    let page = PageQuery::parse(request.uri().query())?;
+    let id = id_after(&request, PATH);
+    let missing = || OpenAiError::not_found("response", id);
+    let found = ResponseId::parse(id).ok_or_else(missing)?;
+    let asked = chat.asker.conversations.asked_exchange(&principal, found.conversation, found.answer).await;
+    let asked = asked.map_err(|error| match error.code() {
+        PublicCode::NotFound => missing(),
+        _ => error.into(),
+    })?;
+    let item = question_item(found, &asked.text, &asked.attachments);
+    Ok(json_response(page.page_of(vec![item])?.to_string()))
+}
+
+/// Deletes a response with its conversation, if it has no other one.
+pub(crate) async fn delete_response(
+    State(chat): State<ChatService>,
+    Extension(principal): Extension<Principal>,
+    request: Request,
+) -> OpenAiResult<Response> {
+    chat.access.authorize(&principal, &[Ask], "deleteResponse")?;
+    let id = id_after(&request, PATH);
+    let missing = || OpenAiError::not_found("response", id);
+    let found = ResponseId::parse(id).ok_or_else(missing)?;
+    chat.find_asked(&principal, found).await?.ok_or_else(missing)?;
+    let conversations = &chat.asker.conversations;
+    let shown = conversations.shown_branch(&principal, found.conversation).await?;
+    let versions = conversations.list_versions(&principal, found.conversation, 0, 1).await?;
+    if shown.exchanges != 1 || shown.last != found.answer || !versions.is_empty() {
+        let message = "the conversation of this response has others: delete it at /v1/conversations/…";
+        return Err(OpenAiError::invalid(message));
+    }
+    conversations.delete_conversation(&principal, found.conversation).await?;
+    Ok(json_response(json!({"id": id, "object": "response", "deleted": true}).to_string()))
+}
+
 /// Stops an answer, and returns its response.
 pub(crate) async fn cancel_response(
     State(chat): State<ChatService>,
@@ -140,7 +198,8 @@ pub(crate) async fn cancel_response(
     let origin = origin_of(&chat, &request);
     let id = id_after(&request, PATH);
     let found = ResponseId::parse(id).ok_or_else(|| OpenAiError::not_found("response", id))?;
-    let live = chat.find_asked(&principal, found).await?.ok_or_else(|| OpenAiError::not_found("response", id))?;
+    let live =
+        chat.find_asked(&principal, found).await?.ok_or_else(|| OpenAiError::not_found("response", id))?;
     if live.read_answer(|answer| answer.ending.is_none()) {
         chat.asker.histories.stop_abandoned(&principal, found.answer).await?;
         let shutdown = chat.shutdown.cancelled();
@@ -150,16 +209,23 @@ pub(crate) async fn cancel_response(
     Ok(ResponseReader::new(chat, principal, head, live, origin).read_present().await)
 }
 
-fn origin_of(chat: &ChatService, request: &Request) -> String {
+/// Returns the origin with which links in the answer to a request begin.
+pub(crate) fn origin_of(chat: &ChatService, request: &Request) -> String {
     let peer = request.extensions().get::<Peer>().copied();
     chat.origins.origin_of(request.uri(), request.headers(), peer)
+}
+
+fn id_of(live: &LiveAnswer) -> ResponseId {
+    let meta = live.meta();
+    ResponseId { conversation: meta.conversation, answer: meta.answer }
 }
 
 /// Returns what is known of a response without its request.
 fn head_of(live: &LiveAnswer) -> ResponseHead {
     let meta = live.meta();
     ResponseHead {
-        id: ResponseId { conversation: meta.conversation, answer: meta.answer },
+        id: id_of(live).to_text(),
+        conversation: Some(conversation_text(meta.conversation)),
         created: u64::try_from(meta.created_at.micros() / 1_000_000).unwrap_or_default(),
         model: meta.model.clone(),
         background: false,
@@ -192,22 +258,16 @@ fn parse_query(query: &str) -> OpenAiResult<(bool, Option<u64>)> {
 
 /// Returns the choices of a question, and the fields that have no effect.
 fn choose_answer(
+    id: Option<ModelId>,
     models: &[ModelEntry],
     request: &ResponseRequest,
 ) -> OpenAiResult<(AnswerChoices, Vec<&'static str>)> {
-    let id = request.model.as_deref().filter(|id| !id.is_empty());
-    let id = id.map(|id| ModelId::parse(id, |id| models.iter().any(|model| model.id == id)));
-    if let Some(ModelId::Plain(_)) = id {
-        let message = "models without an agent answer at /v1/chat/completions alone: ask there";
-        return Err(OpenAiError::invalid_field("model", message));
-    }
     if request.has_client_tools() {
         refuse_forced_tools(request.tool_choice.as_ref())?;
     }
     let mut choices = AnswerChoices::from_model(id);
     let mut ignored = request.ignored_fields();
-    let effort = request.reasoning.as_ref().and_then(|reasoning| reasoning.effort.as_deref());
-    if effort.is_some_and(|effort| !choices.set_effort(effort, models)) {
+    if request.effort().is_some_and(|effort| !choices.set_effort(effort, models)) {
         ignored.push("reasoning.effort");
     }
     choices.web_search = request.permits_web_search();
@@ -222,10 +282,10 @@ impl ChatService {
         &self,
         principal: &Principal,
         request: &ResponseRequest,
-        place: Option<NamedPlace>,
+        place: Option<&NamedPlace>,
     ) -> OpenAiResult<()> {
         let Some(NamedPlace::After { conversation, answer }) = place else { return Ok(()) };
-        let id = ResponseId { conversation, answer };
+        let id = ResponseId { conversation: *conversation, answer: *answer };
         if self.find_asked(principal, id).await?.is_some() {
             return Ok(());
         }
@@ -256,13 +316,12 @@ struct ResponseReader {
     /// The hash of the history with its question, if the history has found its conversation.
     asked_hash: Option<HistoryHash>,
     live: Arc<LiveAnswer>,
-    progress: watch::Receiver<AnswerProgress>,
+    follower: AnswerFollower,
     /// `None` for a response that goes on without readers.
     reader: Option<ReaderGuard>,
     /// The number of the last event that the client has.
     after: Option<u64>,
     items: ResponseItems,
-    stage: StreamStage,
 }
 
 /// The outcome of an answer in the terms of responses.
@@ -303,10 +362,10 @@ impl ResponseReader {
         live: Arc<LiveAnswer>,
         origin: String,
     ) -> Self {
-        let progress = live.progress();
-        let items = ResponseItems::new(head.id, origin);
-        let (asked_hash, reader, after, stage) = (None, None, None, StreamStage::Begin);
-        Self { chat, principal, head, asked_hash, live, progress, reader, after, items, stage }
+        let follower = AnswerFollower::new(live.clone(), chat.shutdown.clone());
+        let items = ResponseItems::new(id_of(&live), origin);
+        let (asked_hash, reader, after) = (None, None, None);
+        Self { chat, principal, head, asked_hash, live, follower, reader, after, items }
     }
 
     /// Streams the events.
@@ -321,35 +380,23 @@ impl ResponseReader {
 
     /// Returns the next frames of the stream; `None` at its end. Cancel safe until the answer has ended.
     async fn next_frames(&mut self) -> Option<Vec<(&'static str, String)>> {
-        match self.stage {
-            StreamStage::Begin => {
-                self.stage = StreamStage::Present;
-                let events = self.first_events_of();
-                let frames = self.encode_events(events);
-                if !frames.is_empty() {
-                    return Some(frames);
-                }
-            }
-            StreamStage::Present | StreamStage::Growing => {}
-            StreamStage::Ended => return None,
-        }
         loop {
-            if self.stage == StreamStage::Growing && !self.wait_for_change().await {
-                self.stage = StreamStage::Ended;
-                return Some(vec![self.restart_frame()]);
-            }
-            self.stage = StreamStage::Growing;
-            self.progress.mark_unchanged();
             let items = &mut self.items;
-            let (events, ending) =
-                self.live.read_answer(|answer| (items.read_state(answer), answer.ending.clone()));
-            let mut frames = self.encode_events(events);
-            if let Some(ending) = ending {
-                self.stage = StreamStage::Ended;
-                let last = self.last_event(&ending).await;
-                // It is sent even if the client had it: no stream ends without it.
-                frames.push(last.encode());
-            }
+            let frames = match self.follower.next_step(|answer| items.read_state(answer)).await? {
+                FollowedStep::Began => {
+                    let events = self.first_events_of();
+                    self.encode_events(events)
+                }
+                FollowedStep::Interrupted => vec![self.restart_frame()],
+                FollowedStep::State(events, ending) => {
+                    let mut frames = self.encode_events(events);
+                    if let Some(ending) = ending {
+                        // It is sent even if the client had it: no stream ends without it.
+                        frames.push(self.last_event(&ending).await.encode());
+                    }
+                    frames
+                }
+            };
             if !frames.is_empty() {
                 return Some(frames);
             }
@@ -376,15 +423,6 @@ impl ResponseReader {
         events
     }
 
-    /// Waits for a change of the answer. Returns false when the service shuts down.
-    async fn wait_for_change(&mut self) -> bool {
-        tokio::select! {
-            // The sender lives as long as the answer.
-            changed = self.progress.changed() => changed.is_ok(),
-            () = self.chat.shutdown.cancelled() => false,
-        }
-    }
-
     /// Returns the frame with which a stream ends before its answer. Programs differ in where they look for the error.
     fn restart_frame(&mut self) -> (&'static str, String) {
         let error = restart_error().to_value();
@@ -403,7 +441,7 @@ impl ResponseReader {
         if let Some(reader) = &mut self.reader {
             reader.finish();
         }
-        let ResponseId { conversation, answer } = self.head.id;
+        let ResponseId { conversation, answer } = id_of(&self.live);
         let items = &self.items;
         let asked = self.asked_hash;
         let (output, after) = self.live.read_answer(|answer| {
@@ -422,20 +460,16 @@ impl ResponseReader {
             output,
             error: outcome.error.clone(),
             incomplete: outcome.incomplete,
+            completed: None,
             cost: cost.or(Some(AnswerCost::default())),
         });
         (outcome, response)
     }
 
     /// Waits for the end of the answer, and returns it as a whole.
-    async fn read_whole(self) -> OpenAiResult<Response> {
+    async fn read_whole(mut self) -> OpenAiResult<Response> {
         let revoked = self.chat.access.clone().await_revocation(self.principal.clone());
-        let mut progress = self.live.progress();
-        tokio::select! {
-            _ = progress.wait_for(|progress| progress.ended) => {}
-            () = self.chat.shutdown.cancelled() => return Err(restart_error()),
-            () = revoked => return Err(OpenAiError::invalid_key()),
-        }
+        self.follower.wait_for_end(revoked).await?;
         Ok(self.read_present().await)
     }
 

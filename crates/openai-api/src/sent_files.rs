@@ -16,6 +16,7 @@ use futures_util::stream;
 use sha2::{Digest, Sha256};
 use workspace::{AskedPath, Destination, FileName, SameName, Workspace, WorkspaceError};
 
+use crate::body::process_body;
 use crate::error::{OpenAiError, OpenAiResult};
 use crate::messages::SentFile;
 
@@ -52,7 +53,8 @@ pub(crate) async fn store_sent_files(
         let path = match file {
             SentFile::Uploaded(id) => decode_file_id(&id)?,
             SentFile::Data { url, name } => {
-                store_data(files, principal, decode_data_url(&url)?, name.as_deref()).await?
+                let data = process_body(url.len(), move || decode_data_url(&url)).await?;
+                store_data(files, principal, data, name.as_deref()).await?
             }
         };
         if !paths.contains(&path) {
@@ -66,6 +68,8 @@ pub(crate) async fn store_sent_files(
 struct DecodedData {
     media_type: String,
     content: Vec<u8>,
+    /// The beginning of the content's digest.
+    digest: [u8; DIGEST_BYTES],
 }
 
 /// Decodes a data URL, or base64 without its head.
@@ -83,7 +87,9 @@ fn decode_data_url(url: &str) -> OpenAiResult<DecodedData> {
     if content.is_empty() {
         return Err(invalid_file("it is empty"));
     }
-    Ok(DecodedData { media_type: media_type.to_ascii_lowercase(), content })
+    let mut digest = [0; DIGEST_BYTES];
+    digest.copy_from_slice(&Sha256::digest(&content)[..DIGEST_BYTES]);
+    Ok(DecodedData { media_type: media_type.to_ascii_lowercase(), content, digest })
 }
 
 /// Returns the id of a file at this workspace path.
@@ -133,8 +139,7 @@ async fn store_data(
 ) -> OpenAiResult<String> {
     let name = name.map_or_else(|| default_name(&data.media_type), str::to_owned);
     let name = FileName::from_upload(name).map_err(invalid_file)?;
-    let digest = Sha256::digest(&data.content);
-    let folder = format!("{TEMPORARY}/{}", hex::encode_hex(&digest[..DIGEST_BYTES]));
+    let folder = format!("{TEMPORARY}/{}", hex::encode_hex(&data.digest));
     let path = format!("{folder}/{name}");
     let workspace = files.of_licensed(principal)?;
     match workspace.find_entry(&AskedPath::from_text(&path)).await {

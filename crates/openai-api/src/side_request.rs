@@ -4,7 +4,6 @@
 use axum::http::HeaderMap;
 use serde_json::{Value, json};
 
-use crate::chat_request::ChatRequest;
 use crate::messages::{Message, MessageRole};
 
 /// Names the task of a request, and overrules what its messages look like.
@@ -14,7 +13,7 @@ const NO_TASK: [&str; 4] = ["", "none", "chat", "default"];
 /// The marks of prompts of Open WebUI. Its prompt with found documents has the first alone.
 const PROMPT_MARKS: [&str; 2] = ["### Task:", "<chat_history>"];
 /// The maximum of output tokens of a request for a title, and the words of its prompt.
-const SHORT_TITLE_TOKENS: u32 = 16;
+const SHORT_TITLE_TOKENS: u64 = 16;
 const SHORT_TITLE_PROMPT: &str = "title for the chat";
 /// The maximum number of words of a title.
 const TITLE_WORDS: usize = 6;
@@ -31,10 +30,21 @@ pub(crate) enum SideTask {
     Other,
 }
 
+/// The parts of a request that tell what it asks for.
+#[derive(Debug, Default)]
+pub(crate) struct SideFacts<'a> {
+    pub(crate) is_streamed: bool,
+    pub(crate) output_max_tokens: Option<u64>,
+    /// The schema of the output.
+    pub(crate) schema: Option<&'a Value>,
+    /// The parameters of the tools of which the model must call one.
+    pub(crate) forced: Vec<&'a Value>,
+}
+
 /// Returns the task of a side request; `None` for a question of the conversation.
 pub(crate) fn find_side_task(
     headers: &HeaderMap,
-    request: &ChatRequest,
+    facts: &SideFacts<'_>,
     messages: &[Message],
 ) -> Option<SideTask> {
     let named = headers.get(TASK_HEADER).and_then(|task| task.to_str().ok()).map(str::trim);
@@ -47,30 +57,22 @@ pub(crate) fn find_side_task(
     if !only.files.is_empty() {
         return None;
     }
-    let prompts = messages.iter().map(|message| message.text.as_str()).collect::<Vec<_>>().join("\n");
     let has_marks = PROMPT_MARKS.iter().all(|mark| only.text.contains(mark));
-    let is_short_title = request.output_max_tokens() == Some(SHORT_TITLE_TOKENS)
-        && prompts.to_lowercase().contains(SHORT_TITLE_PROMPT);
-    let is_structured = !request.is_streamed() && asks_for_title(request);
-    let is_side = !request.is_streamed() && has_marks || is_short_title || is_structured;
+    let names_title =
+        || messages.iter().any(|message| message.text.to_lowercase().contains(SHORT_TITLE_PROMPT));
+    let is_short_title = facts.output_max_tokens == Some(SHORT_TITLE_TOKENS) && names_title();
+    let asks_for_title = facts.schema.iter().chain(&facts.forced).any(|schema| is_title(schema));
+    let is_structured = !facts.is_streamed && asks_for_title;
+    let is_side = !facts.is_streamed && has_marks || is_short_title || is_structured;
     is_side.then(|| if is_structured || is_short_title { SideTask::Title } else { task_of(&only.text) })
 }
 
-/// Returns true if the output must be a title and nothing else but its language: by its schema, or as the arguments of a
-/// forced tool.
-fn asks_for_title(request: &ChatRequest) -> bool {
-    let has_title = |schema: &Value| {
-        let fields = schema["properties"].as_object();
-        fields.is_some_and(|fields| {
-            fields.contains_key("title") && fields.keys().all(|field| field == "title" || field == "language")
-        })
-    };
-    let by_schema =
-        request.response_format.as_ref().is_some_and(|format| has_title(&format["json_schema"]["schema"]));
-    let is_forced =
-        request.tool_choice.as_ref().is_some_and(|choice| choice.is_object() || choice == "required");
-    let tools = request.tools.iter().flatten().filter_map(|tool| tool.function.as_ref());
-    by_schema || is_forced && tools.filter_map(|tool| tool.parameters.as_ref()).any(has_title)
+/// Returns true if a schema has a title and nothing else but its language.
+fn is_title(schema: &Value) -> bool {
+    let fields = schema["properties"].as_object();
+    fields.is_some_and(|fields| {
+        fields.contains_key("title") && fields.keys().all(|field| field == "title" || field == "language")
+    })
 }
 
 fn task_of(text: &str) -> SideTask {
@@ -117,6 +119,7 @@ mod tests {
     use axum::http::HeaderValue;
 
     use super::*;
+    use crate::chat_request::ChatRequest;
 
     const TITLE_PROMPT: &str = "### Task:\nGenerate a concise title.\n### Output:\nJSON: { \"title\": \"…\" }\n\
         <chat_history>\nUSER: When is the rent of this flat due, please?\nASSISTANT: On the 5th.\n</chat_history>";
@@ -124,7 +127,7 @@ mod tests {
     fn find(headers: &HeaderMap, body: &str) -> Option<SideTask> {
         let mut request = ChatRequest::parse(body).expect("a request");
         let messages = request.take_messages().expect("messages");
-        find_side_task(headers, &request, &messages)
+        find_side_task(headers, &request.side_facts(), &messages)
     }
 
     fn body_of(prompt: &str, more: &str) -> String {

@@ -31,6 +31,8 @@ fn check_program(command: &mut Command, has_responses: bool) {
             Say::from_text("alone."),
         ]);
         vendor.add_script([Say::from_text("Later.")]);
+        vendor.add_script([Say::from_text("It is due.")]);
+        vendor.add_script([Say::Call { tool: "weather".to_owned(), arguments: json!({}) }]);
     }
     let environment = vendor.service_environment();
     let service = TestService::start(ServiceOptions { environment, ..ServiceOptions::default() });
@@ -58,6 +60,11 @@ fn check_program(command: &mut Command, has_responses: bool) {
         assert_eq!(got["responses"], json!(["Answer one.", "Answer two.", 120, "7", true]));
         assert_eq!(got["response_stream"], json!(["Quite alone.", "Quite alone.", "reasoning", "completed"]));
         assert_eq!(got["background"], json!(["Later.", "completed", "Later."]));
+        assert_eq!(got["file"], json!(["lease.txt", "The rent is due.", [true]]));
+        let wanted =
+            json!([true, ["user", "assistant"], ["input_text", "input_file"], {"title": "Rent"}, true, true]);
+        assert_eq!(got["conversation"], wanted);
+        assert_eq!(got["plain"], json!(["function_call", "weather"]));
     }
     assert_eq!(got["errors"], errors);
     // The second turn has continued the conversation of the first.

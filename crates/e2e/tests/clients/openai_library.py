@@ -59,6 +59,23 @@ with openai.OpenAI(max_retries=2) as client:
     got["background"] = [background.output_text, client.responses.cancel(background.id).status]
     with client.responses.stream(response_id=background.id) as stream:
         got["background"].append(stream.get_final_response().output_text)
+    file = client.files.create(file=("lease.txt", b"The rent is due."), purpose="user_data")
+    listed = [found.id == file.id for found in client.files.list()]
+    got["file"] = [file.filename, client.files.content(file.id).read().decode(), listed]
+    conversation = client.conversations.create()
+    part = {"type": "input_file", "file_id": file.id}
+    asked = {"role": "user", "content": [{"type": "input_text", "text": "Read it."}, part]}
+    read = client.responses.create(model=MODEL, input=[asked], conversation=conversation.id)
+    items = [item.role for item in client.conversations.items.list(conversation.id, order="asc", limit=1)]
+    inputs = [part.type for item in client.responses.input_items.list(read.id) for part in item.content]
+    got["conversation"] = [read.conversation.id == conversation.id, items, inputs]
+    client.conversations.update(conversation.id, metadata={"title": "Rent"})
+    got["conversation"].append(client.conversations.retrieve(conversation.id).metadata)
+    got["conversation"].append(client.conversations.delete(conversation.id).deleted)
+    got["conversation"].append(client.files.delete(file.id).deleted)
+    function = {"type": "function", "name": "weather", "parameters": {"type": "object", "properties": {}}, "strict": False}
+    called = client.responses.create(model=f"plain/{MODEL}", input="Weather?", tools=[function])
+    got["plain"] = [called.output[0].type, called.output[0].name]
     errors = {}
     try:
         client.responses.create(model=MODEL, input="One?", previous_response_id="resp_none")

@@ -110,7 +110,14 @@ fn wrong_requests_are_refused_clearly() {
         {"type": "image_url", "image_url": {"url": "https://example.org/a.png"}}]}]);
     assert_eq!(expect_error(&ask(json!({"messages": remote})), 400, None)["param"], "messages[0]");
     assert_eq!(expect_error(&ask(json!({"messages": []})), 400, None)["param"], "messages");
-    for body in ["", "[]", "{\"messages\": 5}", "{\"messages\": [{\"role\": \"user\", \"content\": {}}]}"] {
+    for body in [
+        "",
+        "[]",
+        "{\"messages\": 5}",
+        "{\"messages\": [[\"user\", \"a\"]]}",
+        "{\"messages\": []} x",
+        "{\"messages\": [{\"role\": \"user\", \"content\": {}}]}",
+    ] {
         let refused = stage.request("POST", COMPLETIONS).with_body(body).send(stage.service.address());
         expect_error(&refused, 400, None);
     }

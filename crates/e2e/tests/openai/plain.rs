@@ -120,3 +120,42 @@ fn reader_titles_by_first_words() {
     assert!(stage.list_chats().is_empty());
     assert_eq!(stage.service.show_credits(&stage.account), (10_000, 0));
 }
+
+#[test]
+fn fields_without_effect_are_named() {
+    let stage = OpenAiStage::with_vendor();
+    let ask = |model: &str| {
+        stage.script_text("Hi.");
+        let body = json!({"model": model, "messages": [{"role": "user", "content": "Hello"}], "seed": 7,
+            "logprobs": true, "functions": [{"name": "f"}], "function_call": "auto",
+            "parallel_tool_calls": false, "frequency_penalty": 0, "metadata": {"skills": ""}});
+        let response = stage.post_completion(&body).expect_status(200);
+        response.header("x-causerie-ignored").map(str::to_owned)
+    };
+    assert_eq!(ask("plain/stand-in").as_deref(), Some("logprobs, functions, function_call"));
+    assert_eq!(stage.vendor().request_bodies()[0]["seed"], 7);
+    let wanted = "seed, parallel_tool_calls, logprobs, functions, function_call";
+    assert_eq!(ask("stand-in").as_deref(), Some(wanted));
+}
+
+#[test]
+fn histories_of_other_vendors_are_accepted() {
+    let stage = OpenAiStage::with_vendor();
+    let messages = json!([{"role": "user", "content": "Weather?"},
+        {"role": "assistant", "tool_calls": [{"id": null, "type": "function",
+            "function": {"name": "weather", "arguments": {"city": "Brno"}}}]},
+        {"role": "tool", "content": "Rain"},
+        {"role": "assistant", "content": null, "function_call": {"name": "wind", "arguments": "{}"}},
+        {"role": "function", "name": "wind", "content": "None"}]);
+    stage.script_text("It rains.");
+    let body = json!({"model": "plain/stand-in", "messages": messages});
+    assert_eq!(content_of(&stage.post_completion(&body).expect_status(200).json()), "It rains.");
+    let sent = stage.vendor().request_bodies().remove(0);
+    let called = &sent["messages"][1]["tool_calls"][0];
+    assert_eq!(called["function"]["arguments"], "{\"city\":\"Brno\"}");
+    assert_eq!(sent["messages"][2]["tool_call_id"], called["id"]);
+    assert_eq!(sent["messages"][4]["tool_call_id"], sent["messages"][3]["tool_calls"][0]["id"]);
+    // An agent reads them, too.
+    stage.script_text("It rains.");
+    stage.post_completion(&json!({"messages": messages})).expect_status(200);
+}

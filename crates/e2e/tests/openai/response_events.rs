@@ -137,11 +137,13 @@ fn calls_of_tools_are_items() {
     let text = message["content"][0]["text"].as_str().expect("a text");
     assert!(text.contains("fifth day"), "{text}");
     let citation = &message["content"][0]["annotations"][0];
-    assert_eq!(citation["type"], "url_citation");
-    let place = |field: &str| usize::try_from(citation[field].as_u64().expect("a place")).expect("a size");
-    let cited: String =
-        text.chars().skip(place("start_index")).take(place("end_index") - place("start_index")).collect();
-    assert_eq!(cited, format!("[1]({})", citation["url"].as_str().expect("a URL")));
+    assert_eq!((&citation["type"], &citation["filename"]), (&json!("file_citation"), &json!("lease.txt")));
+    let index = usize::try_from(citation["index"].as_u64().expect("a place")).expect("a size");
+    let cited: String = text.chars().take(index).collect();
+    assert!(cited.ends_with(')') && cited.contains("[1]("), "{cited}");
+    let file = citation["file_id"].as_str().expect("an id");
+    let content = stage.call("GET", &format!("/v1/files/{file}/content")).expect_status(200);
+    assert_eq!(content.text().as_bytes(), lease);
     let added =
         events.iter().filter(|event| event["type"] == "response.output_text.annotation.added").count();
     assert!(added > 0);

@@ -178,7 +178,6 @@ fn wrong_responses_are_refused_clearly() {
     refuse(json!({}), None, "input");
     refuse(json!({"input": []}), None, "input");
     refuse(json!({"input": " "}), None, "input");
-    refuse(json!({"input": "a", "model": "plain/stand-in"}), None, "model");
     refuse(json!({"input": "a", "tools": [{"type": "mcp"}]}), None, "tools");
     refuse(
         json!({"input": "a", "tools": [{"type": "function", "name": "f"}], "tool_choice": "required"}),
@@ -202,7 +201,15 @@ fn wrong_responses_are_refused_clearly() {
     }
     expect_error(&stage.post_response(&json!({"input": "a", "model": "none"})), 404, Some("model_not_found"));
     expect_error(&stage.call("DELETE", RESPONSES), 405, Some("method_not_allowed"));
-    for body in ["", "[]", "{\"input\": 5}", "{\"input\": [5]}", "{\"input\": [{\"content\": {}}]}"] {
+    for body in [
+        "",
+        "[]",
+        "{\"input\": 5}",
+        "{\"input\": [5]}",
+        "{\"input\": [[]]}",
+        "{\"input\": \"a\"} x",
+        "{\"input\": [{\"content\": {}}]}",
+    ] {
         let refused = stage.request("POST", RESPONSES).with_body(body).send(stage.service.address());
         expect_error(&refused, 400, None);
     }
@@ -227,4 +234,22 @@ fn responses_of_others_do_not_exist() {
     expect_error(&call("POST", &format!("{target}/cancel"), Value::Null), 404, Some("not_found"));
     let continued = call("POST", RESPONSES, json!({"input": "a", "previous_response_id": id}));
     expect_error(&continued, 400, Some("previous_response_not_found"));
+}
+
+#[test]
+fn refused_question_leaves_shown_branch() {
+    let stage = OpenAiStage::with_vendor();
+    let ask = |input: &str, previous: Option<&str>| {
+        stage.script_text("Answer.");
+        id_of(&stage.respond(&json!({"input": input, "previous_response_id": previous})))
+    };
+    let one = ask("One?", None);
+    let two = ask("Two?", Some(&one));
+    ask("Two, edited?", Some(&one));
+    let chat = stage.list_chats().remove(0);
+    let shown = ["One?", "Answer.", "Two, edited?", "Answer."];
+    assert_eq!(stage.chat_texts(&chat), shown);
+    let body = json!({"input": "Three?", "previous_response_id": two, "metadata": {"skills": "none"}});
+    expect_error(&stage.post_response(&body), 400, Some("unknown_skill"));
+    assert_eq!(stage.chat_texts(&chat), shown);
 }
