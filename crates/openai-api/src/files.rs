@@ -22,7 +22,7 @@ use workspace::{
 use crate::chat::json_response;
 use crate::error::{OpenAiError, OpenAiResult};
 use crate::paging::{PageQuery, list_body, no_such_entry};
-use crate::request_id::id_after;
+use crate::path_ids::id_after;
 use crate::sent_files::{TEMPORARY, encode_file_id, path_in_file_id};
 
 /// The path before the ids of files.
@@ -64,8 +64,8 @@ pub(crate) async fn upload_file(
         Err(UploadFailure::Revoked) => return Err(OpenAiError::invalid_key()),
         Err(UploadFailure::Receive(error)) => return Err(error.into()),
     };
-    let path = AskedPath::from_text(&placed.path.to_string());
-    let file = state.files.workspace_of(&principal)?.open_file(&path).await.map_err(UseCaseError::from)?;
+    let id = encode_file_id(&placed.path.to_string());
+    let file = state.open_file(&principal, &id).await?;
     Ok(json_response(file_body(&file).to_string()))
 }
 
@@ -172,7 +172,8 @@ pub(crate) async fn delete_file(
 impl FilesState {
     async fn open_file(&self, principal: &Principal, id: &str) -> OpenAiResult<OpenFile> {
         let path = path_in_file_id(id).ok_or_else(|| OpenAiError::not_found("file", id))?;
-        let opened = self.files.workspace_of(principal)?.open_file(&AskedPath::from_text(&path)).await;
+        let workspace = self.files.workspace_of(principal)?;
+        let opened = Box::pin(workspace.open_file(&AskedPath::from_text(&path))).await;
         opened.map_err(|error| refusal_of(id, error))
     }
 }

@@ -29,7 +29,7 @@ const NO_ARGUMENTS: &str = "{}";
 /// The maximum number of texts at which a model stops.
 const STOPS_MAX: usize = 16;
 
-/// What a model gets besides the messages.
+/// The parts of a request that a model gets besides the messages.
 #[derive(Debug, Default)]
 pub(crate) struct PlainFields {
     pub(crate) model: Option<String>,

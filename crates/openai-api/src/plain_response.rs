@@ -33,7 +33,7 @@ impl ChatService {
         task: Option<SideTask>,
     ) -> OpenAiResult<Response> {
         if request.names_place() || input.after.is_some() {
-            let field = if request.previous_response_id.is_some() { "previous_response_id" } else { "input" };
+            let field = request.place_field().unwrap_or("input");
             let message = "plain models keep no responses: send the whole input";
             return Err(OpenAiError::invalid_field(field, message));
         }
@@ -83,7 +83,7 @@ impl ChatService {
 /// The source of the events.
 enum StepSource {
     Model(Box<PlainStep>),
-    /// What the built-in reader replies, which is free; `None` once it was read.
+    /// The reply of the built-in reader, which is free; `None` once it was read.
     Reply(Option<String>),
 }
 

@@ -61,11 +61,11 @@ pub(crate) struct AnswerFollower {
     stage: StreamStage,
 }
 
-/// What a stream sends next.
+/// The next step of a stream.
 pub(crate) enum FollowedStep<T> {
     /// Its beginning.
     Began,
-    /// What was read of a state, with the ending of the answer in the last one.
+    /// The part of a state that was read, with the ending of the answer in the last one.
     State(T, Option<AnswerEnding>),
     /// The service shuts down; nothing follows.
     Interrupted,

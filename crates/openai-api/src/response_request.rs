@@ -299,7 +299,13 @@ impl ResponseRequest {
 
     /// Returns true if the request names the response or the conversation that it continues.
     pub(crate) fn names_place(&self) -> bool {
-        self.previous_response_id.is_some() || self.conversation.is_some()
+        self.place_field().is_some()
+    }
+
+    /// Returns the field that names the response or the conversation.
+    pub(crate) fn place_field(&self) -> Option<&'static str> {
+        let previous = self.previous_response_id.as_ref().map(|_| "previous_response_id");
+        previous.or(self.conversation.as_ref().map(|_| "conversation"))
     }
 
     /// Returns the effort of the model.
