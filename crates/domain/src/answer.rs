@@ -91,11 +91,16 @@ pub enum PartContent {
     },
 }
 
+/// The longest arguments of a call that an answer has, in bytes. The step log has all.
+pub const SHOWN_ARGUMENTS_MAX_BYTES: usize = 4 << 10;
+
 /// A call as shown in an answer: a tool, a skill, a subagent or a web search.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CallRun {
     pub call: String,
     pub tool: String,
+    /// Its arguments as JSON; empty if they are longer than [`SHOWN_ARGUMENTS_MAX_BYTES`].
+    pub arguments: String,
     /// The purpose of the call.
     pub purpose: Purpose,
     pub state: RunState,
@@ -359,12 +364,12 @@ impl Answer {
             }
             AnswerChange::Noted(note) => self.notes.add_note(self.step.unwrap_or(0), note),
             AnswerChange::Called { block, call } => {
-                let StepCall { id: call, tool, purpose, .. } = call;
+                let StepCall { id: call, tool, arguments, purpose } = call;
+                let is_short = arguments.len() <= SHOWN_ARGUMENTS_MAX_BYTES;
+                let arguments = if is_short { arguments } else { String::new() };
                 let (state, sources, report) = (RunState::Pending, Vec::new(), String::new());
-                self.block_content(
-                    block,
-                    PartContent::Run(CallRun { call, tool, purpose, state, sources, report }),
-                );
+                let run = CallRun { call, tool, arguments, purpose, state, sources, report };
+                self.block_content(block, PartContent::Run(run));
             }
             AnswerChange::Reported { call, keep, text } => {
                 if let Some((.., run)) = self.pending_run(&call)

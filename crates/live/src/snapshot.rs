@@ -231,7 +231,7 @@ impl RenderCache {
 
 impl RenderCache {
     fn render_call(&mut self, part: &ContentPart, run: &CallRun, answer: &Answer) -> PartKind {
-        let CallRun { call, tool, purpose, state, sources, report } = run;
+        let CallRun { call, tool, purpose, state, sources, report, .. } = run;
         match purpose {
             Purpose::Tool => PartKind::Tool {
                 tool: tool.clone(),

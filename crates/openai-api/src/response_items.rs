@@ -26,6 +26,9 @@ use crate::sent_files::encode_file_id;
 /// The name under which the tools of the service are called.
 const SERVER_LABEL: &str = "causerie";
 
+/// The arguments of a call that shows none.
+const NO_ARGUMENTS: &str = "{}";
+
 /// An event.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct ResponseEvent {
@@ -127,6 +130,8 @@ struct TextItem {
 #[derive(Debug, Clone, PartialEq)]
 struct RunItem {
     tool: String,
+    /// JSON; empty if it is too long.
+    arguments: String,
     purpose: Purpose,
     state: RunState,
     sources: Vec<String>,
@@ -354,9 +359,9 @@ impl ResponseItems {
         });
         let at = known.unwrap_or_else(|| {
             let prefix = if matches!(run.purpose, Purpose::WebSearch { .. }) { "ws" } else { "mcp" };
-            let (tool, purpose) = (run.tool.clone(), run.purpose.clone());
+            let (tool, arguments, purpose) = (run.tool.clone(), run.arguments.clone(), run.purpose.clone());
             let (state, sources, report) = (RunState::Pending, Vec::new(), String::new());
-            let item = RunItem { tool, purpose, state, sources, report };
+            let item = RunItem { tool, arguments, purpose, state, sources, report };
             self.add_item(part, prefix, ItemBody::Run(Box::new(item)))
         });
         if self.items[at].status.has_ended() {
@@ -497,13 +502,14 @@ impl RunItem {
                     json!({"type": "search", "query": query, "queries": [query], "sources": sources});
                 return json!({"id": id, "type": "web_search_call", "status": status, "action": action});
             }
-            Purpose::Tool => json!({}),
-            Purpose::Skill(skill) => json!({"skill": skill.full_name}),
-            Purpose::Agent(agent) => json!({"agent": agent.full_name}),
+            Purpose::Tool if self.arguments.trim().is_empty() => NO_ARGUMENTS.to_owned(),
+            Purpose::Tool => self.arguments.clone(),
+            Purpose::Skill(skill) => json!({"skill": skill.full_name}).to_string(),
+            Purpose::Agent(agent) => json!({"agent": agent.full_name}).to_string(),
         };
         let output = (!self.report.is_empty()).then_some(&self.report);
         json!({"id": id, "type": "mcp_call", "status": status, "server_label": SERVER_LABEL, "name": self.tool,
-            "arguments": arguments.to_string(), "output": output, "error": null,
+            "arguments": arguments, "output": output, "error": null,
             "approval_request_id": null})
     }
 }

@@ -4,6 +4,9 @@ use domain::step::{CallResult, StepCall, StepOutcome};
 
 use super::*;
 
+/// The arguments of each call.
+const ARGUMENTS: &str = r#"{"command":"ls"}"#;
+
 fn new_items() -> ResponseItems {
     let (conversation, answer) = (ConversationId::from_random(2), MessageId::from_random(1));
     ResponseItems::new(ResponseId { conversation, answer }, "http://host".to_owned())
@@ -33,7 +36,7 @@ impl FollowedAnswer {
     }
 
     fn call(&mut self, block: u32, id: &str) {
-        let (id, tool, arguments) = (id.to_owned(), "shell".to_owned(), "{}".to_owned());
+        let (id, tool, arguments) = (id.to_owned(), "shell".to_owned(), ARGUMENTS.to_owned());
         let call = StepCall { id, tool, arguments, purpose: Purpose::Tool };
         self.apply(AnswerChange::Called { block, call });
     }
@@ -84,6 +87,8 @@ fn finished_answer_has_same_events_as_growing_one() {
     assert_eq!(again.output(&followed.answer), followed.items.output(&followed.answer));
     assert_eq!(again.numbers.next, followed.items.numbers.next);
     let output = again.output(&followed.answer);
+    let called = output.iter().filter_map(|item| item["arguments"].as_str());
+    assert_eq!(called.collect::<Vec<_>>(), [ARGUMENTS; 2]);
     let phases: Vec<_> = output.iter().filter_map(|item| item["phase"].as_str()).collect();
     assert_eq!(phases, ["commentary", "final_answer"]);
     // A client that has got the first events gets the others.

@@ -65,6 +65,9 @@ struct RunForm<'a> {
     purpose: PurposeForm<'a>,
     #[serde(default, skip_serializing_if = "str::is_empty")]
     report: Cow<'a, str>,
+    /// Missing in older answers.
+    #[serde(default, skip_serializing_if = "str::is_empty")]
+    arguments: Cow<'a, str>,
 }
 
 #[derive(Serialize, Deserialize, Clone, Copy)]
@@ -162,7 +165,7 @@ fn part_form(part: &ContentPart) -> PartForm<'_> {
     let body = match &part.body {
         PartContent::Text(markdown) => BodyForm::Text(markdown.into()),
         PartContent::Reasoning(markdown) => BodyForm::Reasoning(markdown.into()),
-        PartContent::Run(CallRun { call, tool, purpose, state, sources, report }) => {
+        PartContent::Run(CallRun { call, tool, arguments, purpose, state, sources, report }) => {
             BodyForm::Tool(RunForm {
                 tool: tool.into(),
                 call: call.into(),
@@ -170,6 +173,7 @@ fn part_form(part: &ContentPart) -> PartForm<'_> {
                 sources: sources.iter().map(Into::into).collect(),
                 purpose: purpose.into(),
                 report: report.into(),
+                arguments: arguments.into(),
             })
         }
         PartContent::File { path } => BodyForm::File(path.into()),
@@ -182,10 +186,11 @@ fn part_of(form: PartForm<'_>, answer: MessageId) -> Result<ContentPart> {
     let body = match form.body {
         BodyForm::Text(markdown) => PartContent::Text(markdown.into_owned()),
         BodyForm::Reasoning(markdown) => PartContent::Reasoning(markdown.into_owned()),
-        BodyForm::Tool(RunForm { tool, call, state, sources, purpose, report }) => {
+        BodyForm::Tool(RunForm { tool, call, state, sources, purpose, report, arguments }) => {
             PartContent::Run(CallRun {
                 call: call.into_owned(),
                 tool: tool.into_owned(),
+                arguments: arguments.into_owned(),
                 purpose: purpose.into(),
                 state: state.into(),
                 sources: sources.into_iter().map(Into::into).collect(),
@@ -195,6 +200,7 @@ fn part_of(form: PartForm<'_>, answer: MessageId) -> Result<ContentPart> {
         BodyForm::Skill { skill, call, state } => PartContent::Run(CallRun {
             call: call.into_owned(),
             tool: USE_SKILL.to_owned(),
+            arguments: String::new(),
             purpose: Purpose::Skill(skill.into()),
             state: state.into(),
             sources: Vec::new(),
