@@ -3,8 +3,6 @@
 use axum::Extension;
 use axum::extract::{Request, State};
 use axum::response::Response;
-use base64::Engine as _;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use control::Principal;
 use control::plain_steps::PlainRequest;
 use domain::credits::AnswerCost;
@@ -20,13 +18,12 @@ use crate::model_id::ModelId;
 use crate::readers::restart_error;
 use crate::response_request::ResponseRequest;
 use crate::response_wire::usage_body;
+use crate::summary::encode_summary;
 
 /// The instructions of the model that summarizes.
 const PROMPT: &str = "Summarize the conversation for an assistant that continues it without having read it. Keep what was \
                       asked, decided and found, names, numbers, dates, file paths, and what is still open. Write in the \
                       language of the conversation. Write the summary alone.";
-/// The question in place of what was summarized.
-const SUMMARIZED: &str = "(summary of the conversation so far)";
 
 /// Summarizes the input.
 pub(crate) async fn compact_input(
@@ -71,18 +68,10 @@ pub(crate) async fn compact_input(
     drop(held);
     let id = format!("{:032x}", chat.asker.histories.new_message_id().bits());
     let item = json!({"id": format!("cmp_{id}"), "type": "compaction",
-        "encrypted_content": URL_SAFE_NO_PAD.encode(&summary)});
+        "encrypted_content": encode_summary(&summary)});
     let body = json!({"id": format!("resp_{id}"), "object": "response.compaction",
         "created_at": chat.asker.histories.now_seconds(), "output": [item], "usage": usage_body(cost)});
     Ok(json_response(body.to_string()))
-}
-
-/// Returns the messages that a summary stands for; `None` if it is not one of this service.
-pub(crate) fn summarized_messages(content: &str) -> Option<[Message; 2]> {
-    let summary = String::from_utf8(URL_SAFE_NO_PAD.decode(content).ok()?).ok()?;
-    let summary = Some(summary).filter(|summary| !summary.trim().is_empty() && !summary.contains('\0'))?;
-    let new = |role, text| Message { role, text, ..Message::default() };
-    Some([new(MessageRole::User, SUMMARIZED.to_owned()), new(MessageRole::Assistant, summary)])
 }
 
 /// Returns the messages as one text.
@@ -131,22 +120,6 @@ impl ChatService {
                 Some(Err(error)) => return Err((&error).into()),
                 None => return Err(OpenAiError::unavailable("the model's answer was cut off: try again")),
             }
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn summary_stands_for_an_exchange() {
-        let [asked, answered] =
-            summarized_messages(&URL_SAFE_NO_PAD.encode("The rent is 5.")).expect("messages");
-        assert_eq!((asked.role, answered.role), (MessageRole::User, MessageRole::Assistant));
-        assert_eq!(answered.text, "The rent is 5.");
-        for wrong in ["%", &URL_SAFE_NO_PAD.encode(b"\xff"), &URL_SAFE_NO_PAD.encode("a\0"), ""] {
-            assert!(summarized_messages(wrong).is_none(), "{wrong}");
         }
     }
 }

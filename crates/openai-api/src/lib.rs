@@ -15,7 +15,7 @@
 //!   `readers.rs`.
 //! - Responses: `responses.rs`, `response_request.rs`, `response_wire.rs`; the items of a growing answer and their events:
 //!   `response_items.rs`.
-//! - Summaries of long inputs: `compaction.rs`.
+//! - Summaries of long inputs: `compaction.rs`, `summary.rs`.
 //! - Conversations and their items: `conversations.rs`, `stored_items.rs`. Files: `files.rs`. Lists in pages: `paging.rs`.
 
 mod asking;
@@ -48,6 +48,7 @@ mod responses;
 mod sent_files;
 mod side_request;
 mod stored_items;
+mod summary;
 mod tool_choice;
 
 use std::sync::Arc;

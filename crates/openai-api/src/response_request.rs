@@ -7,7 +7,6 @@ use serde_json::{Value, json};
 
 use crate::asking::NamedPlace;
 use crate::body::parse_object;
-use crate::compaction::summarized_messages;
 use crate::error::{OpenAiError, OpenAiResult};
 use crate::json_forms::{AnyText, IdText, JsonObject, NamedText, TextOrList, UnusedField};
 use crate::messages::{MESSAGES_MAX, Message, MessageBody, MessageRole, SentCall};
@@ -15,6 +14,7 @@ use crate::plain::{PlainFields, convert_format, new_tool};
 use crate::request_fields::{Metadata, check_tools_count};
 use crate::response_wire::{NamedConversation, ResponseEcho, ResponseId};
 use crate::side_request::SideFacts;
+use crate::summary::summarized_messages;
 use crate::tool_choice::ToolRule;
 
 /// The longest value of `reasoning.effort` that a response repeats, in bytes.
