@@ -312,10 +312,16 @@ pub(crate) async fn start_service(loaded: Loaded) -> Result<StartedService, Serv
         stall_timeout: limits.stall_timeout,
         shutdown: ending.clone(),
     };
+    let mcp = mcp_server::McpConfig {
+        tls: tls.is_some(),
+        body_timeout: settings.connections.body_timeout,
+        shutdown: ending.clone(),
+    };
     let front = Frontend {
         router: router
             .merge(monitoring_router(sources))
             .merge(openai_api::openai_router(&service, openai, guard.clone()))
+            .merge(mcp_server::mcp_router(&service, mcp, guard.clone()))
             .merge(app::app_router(&service, pages, guard.clone()))
             .fallback(answer_unknown_path),
         direct,

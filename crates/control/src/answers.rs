@@ -69,6 +69,23 @@ impl AnswerService {
         Ok(self.find_own(principal.account(), conversation, message).await?)
     }
 
+    /// Returns an answer in its present state by its identifier alone. The permission to ask is enough.
+    ///
+    /// # Errors
+    /// As [`Self::find_answer`].
+    pub async fn find_by_id(
+        &self,
+        principal: &Principal,
+        message: MessageId,
+    ) -> Result<Arc<LiveAnswer>, UseCaseError> {
+        principal.require_any(&[Read, Ask])?;
+        let account = principal.account();
+        let conversation =
+            move |tx: &mut dyn Sql| conversations::conversation_of_answer(tx, account, message);
+        let conversation = self.store.read(conversation).await?.ok_or_else(UseCaseError::no_conversation)?;
+        Ok(self.find_own(account, conversation, message).await?)
+    }
+
     /// Returns the cost of a completed answer; `None` while it is in progress.
     ///
     /// # Errors

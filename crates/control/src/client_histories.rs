@@ -42,6 +42,12 @@ impl ClientHistories {
         MessageId::made_at(self.environment.now(), self.environment.random_bits())
     }
 
+    /// Returns the current time.
+    #[must_use]
+    pub fn now(&self) -> Timestamp {
+        self.environment.now()
+    }
+
     /// Returns the current time in seconds.
     #[must_use]
     pub fn now_seconds(&self) -> u64 {

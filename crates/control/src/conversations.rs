@@ -10,7 +10,7 @@ use live::{Live, LiveAnswer};
 use store::conversations::{self, ConversationError, ConversationPatch, ShowRefused};
 pub use store::conversations::{
     AskedExchange, BranchPosition, ConversationListPage, ConversationSummary, EXCHANGES_PAGE_MAX,
-    ShownBranch, StoredMessage, StoredQuestion, Versions,
+    ShownBranch, StoredAnswer, StoredMessage, StoredQuestion, Versions,
 };
 use store::{Store, StoreError};
 

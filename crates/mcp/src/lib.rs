@@ -1,7 +1,8 @@
 //! The Model Context Protocol, independent of transports: messages, tool names as vendors accept them, and tool outputs
 //! as text and passages.
 //!
-//! No I/O. `egress` speaks the protocol over HTTP, `guest` over the pipes of a process. Everything from a server is
+//! No I/O. `egress` speaks the protocol over HTTP, `guest` over the pipes of a process, and `mcp-server` serves it.
+//! Everything from a server is
 //! untrusted: this crate limits it and removes invisible characters.
 //!
 //! The official SDK (`rmcp` 3.11) is not used. Its messages are strictly typed: one invalid entry in a list of tools,
@@ -16,7 +17,8 @@ mod revision;
 pub mod text;
 
 pub use message::{
-    ARGUMENTS_MAX_BYTES, McpMessage, Notification, RpcError, RpcResponse, encode_cancellation,
+    ARGUMENTS_MAX_BYTES, INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND, McpMessage,
+    Notification, PARSE_ERROR, RESOURCE_NOT_FOUND, RpcError, RpcResponse, encode_cancellation,
     encode_notification, encode_reply, encode_request, parse_arguments, parse_messages, parse_refusal,
 };
 pub use names::{
@@ -26,8 +28,9 @@ pub use names::{
 };
 pub use output::{McpCallOutput, OUTPUT_MAX_BYTES, PASSAGES_MAX, parse_output};
 pub use revision::{
-    DISCOVER, HANDSHAKE_REVISIONS, HEADER_MISMATCH, Lifecycle, PIPES_REVISION, STATELESS_REVISIONS,
-    UNSUPPORTED_REVISION, discover_params, initialize_params, parse_lifecycle, with_revision,
+    DISCOVER, HANDSHAKE_REVISIONS, HEADER_MISMATCH, Lifecycle, META, META_SERVER, MISSING_CAPABILITY,
+    PIPES_REVISION, STATELESS_REVISIONS, UNSUPPORTED_REVISION, discover_params, initialize_params,
+    parse_lifecycle, with_revision,
 };
 
 /// Limits the servers of one kind.
@@ -44,3 +47,5 @@ pub const PROGRESS: &str = "notifications/progress";
 pub const CANCELLED: &str = "notifications/cancelled";
 /// Subscribes to notifications of a server of a stateless revision.
 pub const LISTEN: &str = "subscriptions/listen";
+/// The extension by which a call of a tool becomes a task that its client polls.
+pub const TASKS_EXTENSION: &str = "io.modelcontextprotocol/tasks";

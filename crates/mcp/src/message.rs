@@ -13,6 +13,18 @@ const SUPPORTED_MAX: usize = 32;
 const REVISION_MAX_BYTES: usize = 32;
 /// The code of an error without one.
 const NO_CODE: i64 = 0;
+/// JSON-RPC code: the body is not JSON.
+pub const PARSE_ERROR: i64 = -32700;
+/// JSON-RPC code: the JSON is not a request.
+pub const INVALID_REQUEST: i64 = -32600;
+/// JSON-RPC code: the server does not have the method.
+pub const METHOD_NOT_FOUND: i64 = -32601;
+/// JSON-RPC code: the parameters are invalid, or name something that does not exist.
+pub const INVALID_PARAMS: i64 = -32602;
+/// JSON-RPC code: the server failed.
+pub const INTERNAL_ERROR: i64 = -32603;
+/// The code of the revisions with a handshake for a resource that does not exist.
+pub const RESOURCE_NOT_FOUND: i64 = -32002;
 
 /// The response that ends an exchange.
 #[derive(Debug, Clone, PartialEq)]
@@ -92,7 +104,7 @@ pub fn encode_reply(id: &Value, method: &str) -> String {
     if method == "ping" {
         return json!({ "jsonrpc": "2.0", "id": id, "result": {} }).to_string();
     }
-    json!({ "jsonrpc": "2.0", "id": id, "error": { "code": -32601, "message": "Method not found" } })
+    json!({ "jsonrpc": "2.0", "id": id, "error": { "code": METHOD_NOT_FOUND, "message": "Method not found" } })
         .to_string()
 }
 

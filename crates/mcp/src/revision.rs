@@ -22,12 +22,17 @@ pub const DISCOVER: &str = "server/discover";
 
 /// JSON-RPC code: headers and body of a request differ, or headers are missing.
 pub const HEADER_MISMATCH: i64 = -32020;
+/// JSON-RPC code: a request needs a capability that the client has not declared.
+pub const MISSING_CAPABILITY: i64 = -32021;
 /// JSON-RPC code: the server does not speak the revision of the request.
 pub const UNSUPPORTED_REVISION: i64 = -32022;
 /// JSON-RPC codes that only the specification assigns, since the first stateless revision.
 const SPECIFIED_CODES: std::ops::RangeInclusive<i64> = -32099..=-32020;
 
-const META: &str = "_meta";
+/// The field of parameters and results for facts about the exchange.
+pub const META: &str = "_meta";
+/// The field of [`META`] in which a server of a stateless revision names itself.
+pub const META_SERVER: &str = "io.modelcontextprotocol/serverInfo";
 const META_REVISION: &str = "io.modelcontextprotocol/protocolVersion";
 const META_CLIENT: &str = "io.modelcontextprotocol/clientInfo";
 const META_CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";

@@ -19,8 +19,8 @@ pub(crate) use branches::{ExchangePlace, place_of, show_place};
 pub use delete::{DeletedConversation, delete_conversation, remove_conversation_rows};
 pub use read::{
     AskedExchange, ConversationDetail, EXCHANGES_PAGE_MAX, StoredAnswer, StoredMessage, StoredQuestion,
-    answer_bill, answer_cost, asked_exchange, find_answer, latest_answer, read_conversation, read_messages,
-    title_and_first_question,
+    answer_bill, answer_cost, asked_exchange, conversation_of_answer, find_answer, latest_answer,
+    read_conversation, read_messages, title_and_first_question,
 };
 
 /// The largest page of [`list_conversations`].

@@ -482,6 +482,7 @@ async fn every_use_case_wants_its_permission() {
     assert_eq!(error_code(service.catalogs.list_jurisdictions(&files)), refused);
     assert_eq!(error_code(service.questions.ask_question(&reader, ask_request()).await), refused);
     assert_eq!(error_code(service.answers.find_replayed(&reader, chat, message).await), refused);
+    assert_eq!(error_code(service.answers.find_by_id(&files, message).await), refused);
     assert_eq!(
         error_code(
             service.conversations.update_conversation(&reader, chat, ConversationChange::default()).await

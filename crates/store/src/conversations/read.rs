@@ -147,6 +147,23 @@ pub fn find_answer(
     Ok(stored.ok_or(ConversationError::NotFound)?.read_whole_answer(tx)?)
 }
 
+/// Returns the conversation of an answer; `None` if the account has no such answer.
+///
+/// # Errors
+/// [`StoreError`].
+pub fn conversation_of_answer(
+    tx: &mut dyn Sql,
+    account: AccountId,
+    answer: MessageId,
+) -> Result<Option<ConversationId>> {
+    tx.query_one(
+        "SELECT c.id FROM answers a JOIN conversations c ON c.id = a.conversation_id
+         WHERE a.id = $1 AND c.account_id = $2 AND c.deleted_at IS NULL",
+        params![answer, account],
+        |row| row.get_id(0),
+    )
+}
+
 /// Returns the cost of a completed answer; `None` while it is in progress.
 ///
 /// # Errors

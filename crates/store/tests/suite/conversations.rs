@@ -274,7 +274,14 @@ async fn delete_stops_answer_and_pays_it(engine: StoreEngine) {
         Balance { available: Credits(66), reserved: Credits(30) }
     );
     assert!(matches!(delete_conversation(&fixture, other, id).await, Err(ConversationError::NotFound)));
+    let place = |by| {
+        let answer = fence.answer;
+        fixture.store.read(move |tx| conversations::conversation_of_answer(tx, by, answer))
+    };
+    assert_eq!(place(account).await.expect("a read"), Some(id));
+    assert_eq!(place(other).await.expect("a read"), None);
     delete_conversation(&fixture, account, id).await.expect("it is there");
+    assert_eq!(place(account).await.expect("a read"), None);
     assert!(matches!(delete_conversation(&fixture, account, id).await, Err(ConversationError::NotFound)));
     let gone = fixture.store.read(move |tx| conversations::find_answer(tx, account, id, fence.answer)).await;
     assert!(matches!(gone, Err(ConversationError::NotFound)));
