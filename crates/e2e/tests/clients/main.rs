@@ -3,6 +3,7 @@
 
 mod editor;
 mod kills;
+mod mcp;
 mod openai;
 mod programs;
 mod readmes;
