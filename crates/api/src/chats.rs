@@ -17,6 +17,7 @@ use domain::answer::RevisionStamp;
 use domain::excerpt::Excerpt;
 use domain::id::{ConversationId, MessageId};
 use domain::scope::Permission::{Ask, Read};
+use domain::step::ToolSpec;
 use futures_util::stream;
 use http_common::limits::JSON_BODY_MAX_BYTES;
 use live::{LiveAnswer, Representation, Snapshot};
@@ -31,7 +32,9 @@ use crate::key::unauthorized_response;
 use crate::openapi::parameters::{IfNoneMatchHeader, OfChat, OfMessage, PreferWaitHeader, Repeatable};
 use crate::openapi::{error_responses, successes};
 use crate::operations::{Accepts, operation};
-use crate::wire::{self, ChatChangeBody, ChatPageBody, Conversation, FollowUp, Question, examples};
+use crate::wire::{
+    self, ChatChangeBody, ChatPageBody, ClientTool, Conversation, FollowUp, Question, examples,
+};
 
 /// The default and the largest number of conversations in a page.
 const LIMIT_DEFAULT: u32 = 50;
@@ -288,8 +291,18 @@ fn new_ask_request(question: Question) -> ApiResult<AskRequest> {
         web_search: question.web_search_enabled.unwrap_or_default(),
         agent: question.agent_id,
         skills: question.skill_ids.unwrap_or_default(),
+        functions: question.tools.unwrap_or_default().into_iter().map(function_of).collect(),
+        asks_user: question.ask_user_enabled.unwrap_or_default(),
         ..AskRequest::default()
     })
+}
+
+fn function_of(ClientTool { name, description, parameters }: ClientTool) -> ToolSpec {
+    let schema = parameters.map_or_else(
+        || r#"{"type":"object","properties":{}}"#.to_owned(),
+        |parameters| serde_json::Value::Object(parameters).to_string(),
+    );
+    ToolSpec { name, description: description.unwrap_or_default(), schema }
 }
 
 fn parse_idempotency_key(headers: &HeaderMap, body: &str) -> ApiResult<Option<Idempotency>> {
@@ -356,7 +369,7 @@ fn preferred_wait(headers: &HeaderMap) -> Option<Duration> {
     seconds.map(Duration::from_secs)
 }
 
-fn answer_body(snapshot: &Snapshot) -> Response {
+pub(crate) fn answer_body(snapshot: &Snapshot) -> Response {
     match snapshot.encode_once(Representation::Json, wire::encode_answer) {
         [whole] => json_body(whole.clone()),
         // Without a copy: concurrent readers share the pieces.

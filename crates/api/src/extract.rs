@@ -118,6 +118,9 @@ pub(crate) struct ChatPath(pub(crate) ConversationId);
 /// The answer in the path, and its conversation.
 pub(crate) struct AnswerPath(pub(crate) ConversationId, pub(crate) MessageId);
 
+/// The call in the path, with its conversation and answer.
+pub(crate) struct CallPath(pub(crate) ConversationId, pub(crate) MessageId, pub(crate) String);
+
 impl<S: Send + Sync> FromRequestParts<S> for ChatPath {
     type Rejection = ApiError;
 
@@ -133,6 +136,16 @@ impl<S: Send + Sync> FromRequestParts<S> for AnswerPath {
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
         let Path((chat, message)) = path_parameters::<(String, String), S>(parts, state).await?;
         Ok(Self(parse_id_or_not_found(&chat)?, parse_id_or_not_found(&message)?))
+    }
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for CallPath {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
+        let Path((chat, message, call)) =
+            path_parameters::<(String, String, String), S>(parts, state).await?;
+        Ok(Self(parse_id_or_not_found(&chat)?, parse_id_or_not_found(&message)?, call))
     }
 }
 

@@ -17,6 +17,7 @@ mod key;
 pub mod metrics;
 mod openapi;
 pub mod operations;
+mod replies;
 mod streams;
 mod vm;
 pub mod wire;

@@ -127,6 +127,7 @@ operations! {
     chats::change_chat,
     chats::stop_chat,
     chats::collect_answer,
+    replies::reply_to_call,
     streams::stream_answer,
     streams::stream_chat,
 }

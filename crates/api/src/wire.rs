@@ -11,6 +11,7 @@ use control::conversations::ConversationSummary;
 use domain::answer::{RevisionStamp, RunState};
 use domain::id::MessageId;
 use domain::machine::MachineStatus;
+use domain::step::ReplyKind;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use workspace::WorkspaceEntryKind;
@@ -176,6 +177,13 @@ pub(crate) struct Question {
     pub(crate) web_search_enabled: Option<bool>,
     /// Settings of the model, as its catalog entry offers them.
     pub(crate) settings: Option<Vec<ChosenSetting>>,
+    /// Functions that the client runs itself. The model may call them for this question; the answer then waits in
+    /// `pending`.
+    #[schema(max_items = 64)]
+    pub(crate) tools: Option<Vec<ClientTool>>,
+    /// Whether the model may ask the user questions, which the client answers; false by default.
+    #[schema(examples(false))]
+    pub(crate) ask_user_enabled: Option<bool>,
 }
 
 /// The fields of a [`Question`] that apply when it continues a conversation.
@@ -187,10 +195,13 @@ pub(crate) struct FollowUp {
     agent_id: Option<String>,
     skill_ids: Option<Vec<String>>,
     file_paths: Option<Vec<String>>,
+    tools: Option<Vec<ClientTool>>,
+    ask_user_enabled: Option<bool>,
 }
 
 impl From<FollowUp> for Question {
-    fn from(FollowUp { input, chat_id, agent_id, skill_ids, file_paths }: FollowUp) -> Self {
+    fn from(follow_up: FollowUp) -> Self {
+        let FollowUp { input, chat_id, agent_id, skill_ids, file_paths, tools, ask_user_enabled } = follow_up;
         let (model, jurisdictions, web_search_enabled, settings) = (None, None, None, None);
         Self {
             input,
@@ -202,8 +213,36 @@ impl From<FollowUp> for Question {
             jurisdictions,
             web_search_enabled,
             settings,
+            tools,
+            ask_user_enabled,
         }
     }
+}
+
+/// A function that the client runs itself.
+#[derive(Debug, Deserialize, ToSchema)]
+pub(crate) struct ClientTool {
+    /// Its name: letters, digits, `_` and `-`, without a double `_`.
+    #[schema(min_length = 1, max_length = 64, examples("get_weather"))]
+    pub(crate) name: String,
+    /// What it does, for the model.
+    #[schema(value_type = String, required = false, examples("Returns the weather of a city."))]
+    pub(crate) description: Option<String>,
+    /// The JSON Schema of its arguments, which are an object; no arguments if absent.
+    #[schema(value_type = Object, required = false, examples(examples::tool_parameters))]
+    pub(crate) parameters: Option<serde_json::Map<String, serde_json::Value>>,
+}
+
+/// A reply to a pending call: either `output` or `error`.
+#[derive(Debug, Deserialize, ToSchema)]
+#[schema(as = CallReply)]
+pub(crate) struct CallReplyBody {
+    /// The result of the function as text, or the answer to the question; at most 1 MiB.
+    #[schema(examples("{\"temperature\": 21}"))]
+    pub(crate) output: Option<String>,
+    /// Why the function failed, for the model; at most 1 MiB.
+    #[schema(examples("There is no such city."))]
+    pub(crate) error: Option<String>,
 }
 
 /// A setting of the model.
@@ -272,5 +311,14 @@ pub(crate) const fn state_word(state: RunState) -> &'static str {
         RunState::Pending => "PENDING",
         RunState::Complete => "COMPLETE",
         RunState::Error => "ERROR",
+    }
+}
+
+/// Returns the public type of a pending call.
+pub(crate) const fn reply_word(kind: ReplyKind) -> &'static str {
+    match kind {
+        ReplyKind::Function => "FUNCTION",
+        ReplyKind::Question => "QUESTION",
+        ReplyKind::Approval => "APPROVAL",
     }
 }

@@ -190,6 +190,13 @@ impl Api {
         self.call_endpoint("GET", &format!("/api/v1/chats/{chat}/messages/{message}"))
     }
 
+    /// `POST /api/v1/chats/{chatId}/messages/{messageId}/calls/{callId}`
+    #[must_use]
+    pub fn reply_to_call(&self, (chat, message): (&str, &str), call: &str, reply: &Value) -> HttpResponse {
+        let target = format!("/api/v1/chats/{chat}/messages/{message}/calls/{}", encode_path(call));
+        self.new_request("POST", &target).with_body(reply.to_string()).send(&self.address)
+    }
+
     /// `GET /api/v1/chats/{chatId}/messages/{messageId}/events`
     #[must_use]
     pub fn answer_events(&self, chat: &str, message: &str, last_event_id: Option<&str>) -> StreamingResponse {

@@ -30,6 +30,7 @@ const OPERATIONS: &[(&str, &str)] = &[
     ("PATCH", "/api/v1/chats/{chatId}"),
     ("POST", "/api/v1/chats/{chatId}/stop"),
     ("GET", "/api/v1/chats/{chatId}/messages/{messageId}"),
+    ("POST", "/api/v1/chats/{chatId}/messages/{messageId}/calls/{callId}"),
     ("GET", "/api/v1/chats/{chatId}/messages/{messageId}/events"),
     ("GET", "/api/v1/chats/{chatId}/events"),
 ];

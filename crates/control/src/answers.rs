@@ -132,7 +132,7 @@ impl AnswerService {
         Ok(self.find_own(principal.account(), conversation, message).await?)
     }
 
-    /// Waits until the answer has ended, for at most `max_wait` and [`WAIT_MAX`], until `shutdown` completes, or until
+    /// Waits until the answer has ended or is paused, for at most `max_wait` and [`WAIT_MAX`], until `shutdown` completes, or until
     /// the principal has become invalid. Cancel safe.
     pub async fn wait_for_end(
         &self,
@@ -142,7 +142,7 @@ impl AnswerService {
         shutdown: impl Future<Output = ()>,
     ) -> WaitOutcome {
         let mut progress = live.progress();
-        let ended = progress.wait_for(|progress| progress.ended);
+        let ended = progress.wait_for(|progress| progress.ended || progress.paused);
         tokio::select! {
             _ = tokio::time::timeout(max_wait.min(WAIT_MAX), ended) => WaitOutcome::Show,
             () = shutdown => WaitOutcome::Show,

@@ -3,6 +3,7 @@
 use domain::excerpt::Excerpt;
 use domain::limits::{ATTACHMENTS_MAX, INSTRUCTIONS_MAX_BYTES, QUESTION_MAX_BYTES};
 use domain::machine::MachineStatus;
+use engine::FunctionError;
 use machine::SupervisorError;
 use store::StoreError;
 use store::conversations::ConversationError;
@@ -28,6 +29,9 @@ pub(crate) enum AskError {
     /// The instructions are too long.
     #[error("the instructions are too long: send at most {INSTRUCTIONS_MAX_BYTES} bytes")]
     InstructionsTooLong,
+    /// The functions of the client cannot be offered.
+    #[error("{0}")]
+    Functions(FunctionError),
     /// The text contains NUL.
     #[error("input contains a NUL character: remove it")]
     Nul,

@@ -6,11 +6,13 @@
 
 use std::fmt::{self, Display};
 
+use domain::step::ReplyKind;
 use machine::{RecordsError, SupervisorError};
 use store::StoreError;
 use store::conversations::{ConversationError, ShowRefused};
 use store::plain_steps::PlainStepError;
 use store::questions::AskRefused;
+use store::turns::ReplyRefused;
 use workspace::WorkspaceError;
 
 use crate::ask_error::AskError;
@@ -110,6 +112,8 @@ public_codes! {
     ModelUnavailable = "MODEL_UNAVAILABLE": Conflict,
     /// The idempotency key was used with another body.
     IdempotencyMismatch = "IDEMPOTENCY_MISMATCH": Conflict,
+    /// The call has another reply already, or its answer does not wait for it any more.
+    CallClosed = "CALL_CLOSED": Conflict,
     /// The path is taken.
     AlreadyExists = "ALREADY_EXISTS": Conflict,
     /// Two entries can be meant by the path of a deletion.
@@ -250,6 +254,23 @@ impl From<ConversationError> for UseCaseError {
     }
 }
 
+impl From<ReplyRefused> for UseCaseError {
+    fn from(error: ReplyRefused) -> Self {
+        match error {
+            ReplyRefused::NotFound => Self::new(PublicCode::NotFound, "the answer has no such pending call"),
+            ReplyRefused::Different | ReplyRefused::Closed => Self::new(PublicCode::CallClosed, error),
+            ReplyRefused::Unfit(ReplyKind::Question) => {
+                Self::invalid("the call is a question to the user: send the answer as output")
+            }
+            ReplyRefused::Unfit(ReplyKind::Function) => {
+                Self::invalid("the call is a function: send its result as output or error")
+            }
+            ReplyRefused::Unfit(ReplyKind::Approval) => Self::invalid("the call awaits an approval"),
+            ReplyRefused::Store(error) => error.into(),
+        }
+    }
+}
+
 impl From<ShowRefused> for UseCaseError {
     fn from(error: ShowRefused) -> Self {
         match error {
@@ -327,6 +348,7 @@ impl From<AskError> for UseCaseError {
             AskError::Blank
             | AskError::TooLong
             | AskError::InstructionsTooLong
+            | AskError::Functions(_)
             | AskError::Nul
             | AskError::TooManyAttachments
             | AskError::TooManySkills

@@ -49,6 +49,7 @@ pub mod provisioning;
 mod question_choices;
 mod question_place;
 pub mod questions;
+mod replies;
 pub mod service;
 pub mod sessions;
 pub mod single_sign_on;

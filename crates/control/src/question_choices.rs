@@ -3,7 +3,9 @@
 use std::collections::HashSet;
 
 use domain::catalog::ModelEntry;
+use domain::limits::ATTACHMENTS_MAX;
 use plugins::{Lookup, PluginLibrary};
+use workspace::{AskedPath, Workspace, WorkspaceError};
 
 use crate::ask_error::{AskError, SKILLS_MAX};
 
@@ -63,4 +65,27 @@ pub(crate) fn check_settings(model: &ModelEntry, settings: &[(String, String)]) 
 pub(crate) fn each_once(texts: &[String]) -> Vec<String> {
     let mut seen = HashSet::new();
     texts.iter().filter(|text| seen.insert(text.as_str())).cloned().collect()
+}
+
+/// Returns the normalized paths of the attached files.
+pub(crate) async fn normalize_attachments(
+    workspace: &Workspace,
+    written: &[String],
+) -> Result<Vec<String>, AskError> {
+    if written.len() > ATTACHMENTS_MAX {
+        return Err(AskError::TooManyAttachments);
+    }
+    let mut attachments = Vec::with_capacity(written.len());
+    for path in written {
+        // An empty path does not mean the home folder; that is `/`.
+        if path.is_empty() {
+            return Err(AskError::NoSuchAttachment(String::new()));
+        }
+        match workspace.find_entry(&AskedPath::from_text(path)).await {
+            Ok(found) => attachments.push(found.path.to_string()),
+            Err(WorkspaceError::NotFound) => return Err(AskError::NoSuchAttachment(path.clone())),
+            Err(error) => return Err(AskError::Attachment { path: path.clone(), error }),
+        }
+    }
+    Ok(attachments)
 }

@@ -5,12 +5,14 @@ use std::sync::Arc;
 use domain::answer::Answer;
 use domain::catalog::{CatalogJurisdiction, ModelEntry};
 use domain::id::{AccountId, ConversationId, MessageId, PostingId, TraceId};
-use domain::limits::{ATTACHMENTS_MAX, INSTRUCTIONS_MAX_BYTES, QUESTION_MAX_BYTES};
+use domain::limits::{INSTRUCTIONS_MAX_BYTES, QUESTION_MAX_BYTES};
 use domain::machine::MachineStatus;
 use domain::scope::Permission;
+use domain::step::ToolSpec;
 use engine::templates::PromptTemplates;
 use engine::{
-    BackgroundTasks, Dispatch, PromptOptions, WebAccess, WebTools, first_reservation, settle_surely,
+    BackgroundTasks, Dispatch, PromptOptions, WebAccess, WebTools, check_functions, first_reservation,
+    settle_surely,
 };
 use live::{Generation, Live, LiveAnswer, Meta, Snapshot};
 use machine::{Machines, SupervisorError};
@@ -24,12 +26,12 @@ use store::questions::{
 };
 use store::{Sql, Store, StoreError, machines};
 use telemetry::trace::SpanContext;
-use workspace::{AskedPath, WorkspaceError, Workspaces};
+use workspace::Workspaces;
 
 use crate::ask_error::AskError;
 use crate::error::UseCaseError;
 use crate::principal::Principal;
-use crate::question_choices::{agent_of, check_settings, each_once, skills_of};
+use crate::question_choices::{agent_of, check_settings, each_once, normalize_attachments, skills_of};
 use crate::workspaces_marker::WorkspacesMarker;
 use crate::{DiskReserve, Plugins, ServiceEnvironment, title};
 
@@ -61,6 +63,10 @@ pub struct AskRequest {
     pub skills: Vec<String>,
     /// Instructions beside those of the agent.
     pub instructions: Option<String>,
+    /// The functions that the client runs itself.
+    pub functions: Vec<ToolSpec>,
+    /// True if the model may ask the user questions.
+    pub asks_user: bool,
     /// The history of a client that keeps it itself.
     pub client: Option<ClientExchange>,
     /// The idempotency key, which prevents a repeated request from asking again.
@@ -248,12 +254,15 @@ impl QuestionService {
             return Err(AskError::InstructionsTooLong);
         }
         let request = self.place_question(principal.account(), request).await?;
+        check_functions(&request.functions).map_err(AskError::Functions)?;
         let library = self.plugins.library();
         let agent = request.agent.as_deref().map(|word| agent_of(&library, word)).transpose()?;
         let skills = skills_of(&library, &request.skills)?;
         let ResolvedTarget { target, model_id, model, goes_on } =
             self.resolve_target(principal, &request, model).await?;
-        let attachments = self.normalize_attachments(principal, &request.attachments).await?;
+        let attachments =
+            normalize_attachments(&self.workspaces.workspace_for(principal.account()), &request.attachments)
+                .await?;
         if !principal.has_machine() {
             return Err(AskError::NoMachine);
         }
@@ -280,6 +289,8 @@ impl QuestionService {
             web,
             workspace: None,
             client: request.instructions.as_deref(),
+            functions: &request.functions,
+            asks_user: request.asks_user,
             templates,
         };
         let reserve = first_reservation(
@@ -304,6 +315,8 @@ impl QuestionService {
             model_limits: model.model_limits(),
             reserve,
             instructions: request.instructions,
+            functions: request.functions,
+            asks_user: request.asks_user,
             client: request.client,
             text: request.input,
             attachments,
@@ -394,7 +407,7 @@ impl QuestionService {
     }
 
     /// Starts the machine for a question, and dispatches the question.
-    async fn start_machine(&self, account: AccountId) {
+    pub(crate) async fn start_machine(&self, account: AccountId) {
         // Before the dispatch, so that the failure of an earlier start does not end this answer.
         match self.machines.start_machine(account).await {
             Ok(()) => {}
@@ -543,31 +556,6 @@ impl QuestionService {
                 valid: self.jurisdictions.iter().map(|jurisdiction| jurisdiction.id.clone()).collect(),
             }),
         }
-    }
-
-    /// Returns the normalized paths of the attached files.
-    async fn normalize_attachments(
-        &self,
-        principal: &Principal,
-        written: &[String],
-    ) -> Result<Vec<String>, AskError> {
-        if written.len() > ATTACHMENTS_MAX {
-            return Err(AskError::TooManyAttachments);
-        }
-        let workspace = self.workspaces.workspace_for(principal.account());
-        let mut attachments = Vec::with_capacity(written.len());
-        for path in written {
-            // An empty path does not mean the home folder; that is `/`.
-            if path.is_empty() {
-                return Err(AskError::NoSuchAttachment(String::new()));
-            }
-            match workspace.find_entry(&AskedPath::from_text(path)).await {
-                Ok(found) => attachments.push(found.path.to_string()),
-                Err(WorkspaceError::NotFound) => return Err(AskError::NoSuchAttachment(path.clone())),
-                Err(error) => return Err(AskError::Attachment { path: path.clone(), error }),
-            }
-        }
-        Ok(attachments)
     }
 }
 

@@ -23,6 +23,7 @@ use unread_files::UnreadFiles;
 use crate::citation::{self, PassagePlace};
 use crate::id::{MessageId, PartId};
 use crate::limits::FILE_PARTS_MAX;
+use crate::pause::PendingCall;
 use crate::step::{CallResult, OutputBlock, Purpose, Step, StepCall, StepOutcome, WORKSPACE_INSTRUCTIONS};
 use crate::step_note::StepNote;
 use crate::unread::unread_files_note;
@@ -176,6 +177,14 @@ pub enum AnswerChange {
     Resulted {
         result: Arc<CallResult>,
     },
+    /// The answer pauses until these calls have replies.
+    Paused {
+        calls: Vec<PendingCall>,
+    },
+    /// A call that the answer waited for has a reply.
+    Replied {
+        call: String,
+    },
     /// The answer is complete.
     Ended(AnswerEnding),
 }
@@ -199,6 +208,8 @@ pub struct Answer {
     pub parts: Vec<ContentPart>,
     /// The sources that marks in it may cite, by number.
     pub sources: Vec<AnswerSource>,
+    /// The calls that it waits for, while it is paused. They are no part of the step log.
+    pub pending: Vec<PendingCall>,
     /// The outcome; `None` while it is in progress.
     pub ending: Option<AnswerEnding>,
     step: Option<u32>,
@@ -229,6 +240,7 @@ impl Answer {
             stamp: RevisionStamp::default(),
             parts: Vec::new(),
             sources: Vec::new(),
+            pending: Vec::new(),
             ending: None,
             step: None,
             grown: GrowingBlock::default(),
@@ -299,6 +311,8 @@ impl Answer {
             | AnswerChange::Noted(_)
             | AnswerChange::Called { .. }
             | AnswerChange::Resulted { .. }
+            | AnswerChange::Paused { .. }
+            | AnswerChange::Replied { .. }
             | AnswerChange::Ended(_) => false,
         }
     }
@@ -317,6 +331,8 @@ impl Answer {
             | AnswerChange::Called { .. }
             | AnswerChange::Reported { .. }
             | AnswerChange::Resulted { .. }
+            | AnswerChange::Paused { .. }
+            | AnswerChange::Replied { .. }
             | AnswerChange::Ended(_) => None,
         }
     }
@@ -380,6 +396,8 @@ impl Answer {
                 }
             }
             AnswerChange::Resulted { result } => self.apply_result(&result),
+            AnswerChange::Paused { calls } => self.pending = calls,
+            AnswerChange::Replied { call } => self.pending.retain(|pending| pending.call.id != call),
             AnswerChange::Ended(ending) => self.apply_ending(ending),
         }
     }
@@ -463,6 +481,7 @@ impl Answer {
     }
 
     fn apply_ending(&mut self, ending: AnswerEnding) {
+        self.pending.clear();
         for part in &mut self.parts {
             if let PartContent::Run(run) = &mut part.body
                 && run.state == RunState::Pending

@@ -31,6 +31,7 @@ pub mod key;
 pub mod limits;
 pub mod machine;
 pub mod outgoing;
+pub mod pause;
 pub mod retry_after;
 pub mod scope;
 pub mod secret;

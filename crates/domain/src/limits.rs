@@ -24,3 +24,9 @@ pub const FILE_PARTS_MAX: usize = 500;
 pub const SOURCES_MAX: u32 = 999;
 /// Bounds the texts of passages that an answer keeps to check its citations, in bytes.
 pub const PASSAGES_MAX_BYTES: usize = 1024 * 1024;
+/// The maximum number of functions that a client declares with a question.
+pub const FUNCTIONS_MAX: usize = 64;
+/// The bytes of their names, descriptions and parameters together.
+pub const FUNCTIONS_MAX_BYTES: usize = 128 * 1024;
+/// The longest reply to a call, in bytes.
+pub const REPLY_MAX_BYTES: usize = 1024 * 1024;

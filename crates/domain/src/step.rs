@@ -56,6 +56,8 @@ pub struct Step {
     pub cited: Vec<NumberedCitation>,
     /// The facts that its reader should know.
     pub notes: Vec<StepNote>,
+    /// The calls that await a reply from outside, as decided when the step was committed.
+    pub awaited: Vec<AwaitedCall>,
     pub stop: StopReason,
     pub usage: TokenUsage,
 }
@@ -67,6 +69,12 @@ impl Step {
             OutputBlock::Call(call) => Some(call),
             OutputBlock::Text(_) | OutputBlock::Reasoning(_) | OutputBlock::Opaque { .. } => None,
         })
+    }
+
+    /// Returns the kind of reply that the call awaits from outside, if any.
+    #[must_use]
+    pub fn awaited_kind(&self, call: &str) -> Option<ReplyKind> {
+        self.awaited.iter().find(|awaited| awaited.call == call).map(|awaited| awaited.kind)
     }
 }
 
@@ -97,6 +105,25 @@ pub struct StepCall {
     pub arguments: String,
     /// The purpose of the call, as determined by the host.
     pub purpose: Purpose,
+}
+
+/// The kind of reply that a call awaits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum ReplyKind {
+    /// The client runs the function and returns its output.
+    Function,
+    /// The user answers a question.
+    Question,
+    /// The user permits the call or refuses it. A permitted call runs like any other.
+    Approval,
+}
+
+/// A call of a step that awaits a reply.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AwaitedCall {
+    /// The identifier of the call.
+    pub call: String,
+    pub kind: ReplyKind,
 }
 
 /// The purpose of a call.

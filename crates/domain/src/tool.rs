@@ -53,6 +53,8 @@ pub enum Offer {
     WithAgents,
     /// The tool is offered if there are skills.
     WithSkills,
+    /// As [`Self::Always`], if somebody answers the questions of the model.
+    WithUser,
     /// The tool is never offered: only the service calls it.
     Never,
 }
@@ -269,6 +271,19 @@ tools! {
             effect: CallEffect::Repeatable,
             offer: Offer::WithSkills,
             form: CallPartKind::Skill,
+            passages_default: 0,
+            passages_max: 0,
+        },
+        AskUser: ToolFacts {
+            name: "ask_user",
+            aliases: &["askuserquestion"],
+            description: "Ask the user a question and wait for the answer, which may take hours. Ask only what you cannot \
+                find out yourself and cannot sensibly assume; put what belongs together into one question. Give choices \
+                when there are few.",
+            schema: r#"{"type":"object","properties":{"question":{"type":"string"},"choices":{"type":"array","items":{"type":"string"},"maxItems":20}},"required":["question"],"additionalProperties":false}"#,
+            effect: CallEffect::Repeatable,
+            offer: Offer::WithUser,
+            form: CallPartKind::Tool,
             passages_default: 0,
             passages_max: 0,
         },

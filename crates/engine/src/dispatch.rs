@@ -123,6 +123,7 @@ impl NodeTurns {
             workspaces,
             machines,
             delegated_steps_max: limits.delegated_steps,
+            reply_timeout: limits.reply_timeout,
         };
         let worker = AnswerWorker {
             records: records.clone(),

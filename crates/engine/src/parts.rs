@@ -1,6 +1,7 @@
 //! The parts of the service that the engine is made of.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use domain::id::NodeId;
 use domain::limits::{DELEGATED_STEPS_MAX, STEPS_MAX};
@@ -28,11 +29,22 @@ pub struct DispatchLimits {
     pub steps: u32,
     /// The model steps of a subagent's task.
     pub delegated_steps: u32,
+    /// The time for which a paused answer waits for replies.
+    pub reply_timeout: Duration,
 }
+
+/// The time for which a paused answer waits for replies, unless the operator sets another.
+const REPLY_TIMEOUT: Duration = Duration::from_secs(24 * 60 * 60);
 
 impl Default for DispatchLimits {
     fn default() -> Self {
-        Self { turns_per_account: 100, turns: 2000, steps: STEPS_MAX, delegated_steps: DELEGATED_STEPS_MAX }
+        Self {
+            turns_per_account: 100,
+            turns: 2000,
+            steps: STEPS_MAX,
+            delegated_steps: DELEGATED_STEPS_MAX,
+            reply_timeout: REPLY_TIMEOUT,
+        }
     }
 }
 

@@ -6,7 +6,8 @@ use domain::catalog::ModelLimits;
 use domain::credits::Credits;
 use domain::id::MessageId;
 use domain::limits::{ATTACHMENTS_MAX, STEPS_MAX};
-use domain::step::{ATTACHED_FILES, Purpose, StepCall};
+use domain::pause::PauseState;
+use domain::step::{ATTACHED_FILES, Purpose, ReplyKind, StepCall};
 use domain::tool::{CallEffect, MachineTool};
 use domain::turn::host::{self, LoggedExchange, Setup, ToolRouter};
 use plugins::PluginLibrary;
@@ -14,6 +15,7 @@ use protocol::tool::{ATTACHED_MAX_BYTES, AttachedArguments};
 use store::turns::delegations::Delegation;
 use store::turns::{ClaimedTurn, TurnRecord};
 
+use super::outside_calls::OutsideCalls;
 use super::prompt_context::{PromptContext, PromptOptions};
 use super::tool_selection::PermittedTools;
 use super::web::WebTools;
@@ -59,6 +61,7 @@ pub(super) fn build_setup(
         earlier: record.earlier.clone(),
         bill: record.bill,
         stop: claimed.stop_requested || record.stop_requested,
+        pause: PauseState { expired: claimed.pause_over, ..record.pause.clone() },
         ..base_setup(
             claimed.fence.answer,
             LoggedExchange {
@@ -129,12 +132,14 @@ fn base_setup(
             web: hosted,
             library: prompt.library().clone(),
             permitted: prompt.permitted_tools(),
+            outside: prompt.outside_calls().clone(),
         }),
         attached: None,
         instructions: None,
         files: Vec::new(),
         sees_images: false,
         stop: false,
+        pause: PauseState::default(),
     }
 }
 
@@ -184,6 +189,7 @@ struct Router {
     web: WebTools,
     library: Arc<PluginLibrary>,
     permitted: PermittedTools,
+    outside: OutsideCalls,
 }
 
 impl ToolRouter for Router {
@@ -202,6 +208,10 @@ impl ToolRouter for Router {
             None => mcp::server_of(tool).is_none() || self.library.is_repeatable(tool),
         }
     }
+
+    fn awaited_reply(&self, call: &StepCall) -> Option<ReplyKind> {
+        self.outside.awaited_reply(call)
+    }
 }
 
 #[cfg(test)]
@@ -213,7 +223,7 @@ mod tests {
     fn sample_router(web: WebTools) -> Router {
         let library = Arc::new(plugins::read_plugins(&[]));
         let permitted = PermittedTools::new(|_| true, None, &library);
-        Router { web, library, permitted }
+        Router { web, library, permitted, outside: OutsideCalls::default() }
     }
 
     #[test]
@@ -222,7 +232,7 @@ mod tests {
         let library = Arc::new(plugins::read_plugins(&[]));
         let named = ["Read".to_owned(), "mcp__registry__note".to_owned()];
         let permitted = PermittedTools::new(|tool| tool == "read", Some(&named), &library);
-        let router = Router { web, library, permitted };
+        let router = Router { web, library, permitted, outside: OutsideCalls::default() };
         for tool in ["read", "registry__note", ATTACHED_FILES] {
             assert!(!router.runs_on_host(tool), "{tool} runs in the machine");
         }

@@ -203,6 +203,8 @@ impl SpanWork {
             | TurnEffect::Reconnect
             | TurnEffect::Reserve { .. }
             | TurnEffect::BackOff { .. }
+            | TurnEffect::Pause { .. }
+            | TurnEffect::NameInstance { .. }
             | TurnEffect::Publish(..)
             | TurnEffect::Finish => {}
         }

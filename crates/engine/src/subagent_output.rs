@@ -71,6 +71,8 @@ impl SubagentOutput {
             | AnswerChange::Called { .. }
             | AnswerChange::Reported { .. }
             | AnswerChange::Resulted { .. }
+            | AnswerChange::Paused { .. }
+            | AnswerChange::Replied { .. }
             | AnswerChange::Ended(_) => return,
         }
         self.report_text();

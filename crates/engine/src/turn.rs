@@ -203,7 +203,7 @@ async fn work_on_answer(
         }
     };
     let library = worker.plugins.library();
-    let is_stopped = claimed.stop_requested || record.stop_requested;
+    let is_stopped = claimed.stop_requested || record.stop_requested || claimed.pause_over;
     if let Some(agent) = record.agent.as_deref().filter(|agent| !is_stopped && !library.has_agent(agent)) {
         let reason = LeaveReason::NoAgent(agent.to_owned());
         if worker.left_answers.add_answer(answer, reason, worker.records.now()) < AGENT_WAIT_MAX {
@@ -217,7 +217,7 @@ async fn work_on_answer(
     let tools = tokio::select! {
         biased;
         () = control_signal::wait_for_signal(signals) => Vec::new(),
-        () = std::future::ready(()), if record.stop_requested => Vec::new(),
+        () = std::future::ready(()), if is_stopped => Vec::new(),
         tools = worker.services.web.mcp_tools() => tools,
     };
     let Some((mut runner, _guard)) = create_runner(worker, claimed, record, tools, sender).await else {
@@ -258,6 +258,8 @@ async fn create_runner(
         web: web.access_for(record.web_search),
         workspace: workspace.as_deref(),
         client: record.instructions.as_deref(),
+        functions: &record.functions,
+        asks_user: record.asks_user,
         templates: &worker.templates,
     };
     let web_policy = WebPolicy {

@@ -1,6 +1,7 @@
 //! The surroundings of a running turn: the parts of the service that it uses, and its place among answers.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use domain::answer::LogEntry;
 use domain::time::Timestamp;
@@ -25,6 +26,8 @@ pub(super) struct TurnServices {
     pub(super) sessions: SessionOpener,
     /// The model steps of a subagent's task.
     pub(super) delegated_steps_max: u32,
+    /// The time for which a paused answer waits for replies.
+    pub(super) reply_timeout: Duration,
 }
 
 /// The constant inputs and services of a turn, of an answer or of a subagent.

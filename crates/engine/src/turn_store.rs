@@ -6,11 +6,11 @@ use std::time::Duration;
 use domain::answer::{AnswerEnding, LogEntry};
 use domain::credits::{Credits, Shortage};
 use domain::id::{AccountId, InstanceId, PostingId};
-use domain::step::{CallResult, TokenUsage};
+use domain::step::{AwaitedCall, CallResult, TokenUsage};
 use domain::time::Timestamp;
 use domain::turn::host::{TurnCompletion, TurnEvent};
 use store::turns::{
-    self, ClaimedTurn, Fence, Reserve, StepDone, StepLog, TurnError, TurnRecord, delegations,
+    self, ClaimedTurn, Fence, NewPause, Reserve, StepDone, StepLog, TurnError, TurnRecord, delegations,
 };
 use store::{Sql, skills};
 use tokio::time::{Instant, timeout};
@@ -157,6 +157,36 @@ impl TurnStore {
             Ok(())
         })
         .await
+    }
+
+    /// Pauses the answer until its calls have replies, for at most `timeout`, and releases the lease.
+    pub(super) async fn pause_answer(
+        &self,
+        number: u32,
+        calls: Vec<AwaitedCall>,
+        timeout: Duration,
+    ) -> Result<TurnEvent, TurnOutcome> {
+        let now = self.records.now();
+        let (deadline, count) = (now.saturating_add(timeout), calls.len());
+        let pause = NewPause { number, calls, deadline, now };
+        let paused = TurnEvent::Paused { number, deadline };
+        let event =
+            self.write_fenced(paused.clone(), move |tx, fence| turns::pause_answer(tx, fence, &pause));
+        let event = event.await?;
+        if event == paused {
+            tracing::info!(answer = %self.fence.answer, calls = count, %deadline, "answer paused");
+        }
+        Ok(event)
+    }
+
+    /// Names the machine instance that may run the remaining calls of a paused step.
+    pub(super) async fn name_instance(
+        &self,
+        number: u32,
+        instance: InstanceId,
+    ) -> Result<TurnEvent, TurnOutcome> {
+        let named = TurnEvent::InstanceNamed { number, instance };
+        self.write_fenced(named, move |tx, fence| turns::name_instance(tx, fence, instance)).await
     }
 
     /// Commits the end of the answer, with the finished part of the last step.

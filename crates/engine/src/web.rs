@@ -69,7 +69,7 @@ impl WebAccess {
         match tool {
             HostTool::WebSearch => self.search,
             HostTool::WebFetch => self.fetch,
-            HostTool::Agent | HostTool::Skill => false,
+            HostTool::Agent | HostTool::Skill | HostTool::AskUser => false,
         }
     }
 }

@@ -51,6 +51,8 @@ pub struct AnswerProgress {
     pub ended: bool,
     /// Set when its conversation is deleted.
     pub deleted: bool,
+    /// Set while it is paused and waits for replies from outside.
+    pub paused: bool,
 }
 
 /// An answer in progress, or one that was in progress when its first reader arrived.
@@ -76,6 +78,7 @@ impl LiveAnswer {
         let progress = AnswerProgress {
             stamp: answer.stamp,
             ended: answer.ending.is_some(),
+            paused: !answer.pending.is_empty(),
             ..AnswerProgress::default()
         };
         let state = LiveState { answer, pieces: RenderCache::default(), shot: None };
@@ -186,6 +189,20 @@ impl LiveAnswer {
         self.notify_readers(&state.answer);
     }
 
+    /// Removes a call that has a reply by now from the calls that a paused answer waits for. No turn writes the answer
+    /// meanwhile.
+    pub fn note_reply(&self, call: &str) {
+        let mut state = self.lock_state();
+        if !state.answer.pending.iter().any(|pending| pending.call.id == call) {
+            return;
+        }
+        let RevisionStamp { epoch, revision } = state.answer.stamp;
+        let stamp = RevisionStamp { epoch, revision: revision + 1 };
+        state.answer.fold_change(stamp, AnswerChange::Replied { call: call.to_owned() });
+        state.shot = None;
+        self.notify_readers(&state.answer);
+    }
+
     /// Sets the final state of an answer that was completed elsewhere.
     pub fn conclude(&self, answer: Answer) {
         let mut state = self.lock_state();
@@ -204,13 +221,19 @@ impl LiveAnswer {
             AnswerChange::Ended(AnswerEnding::Stopped),
         );
         state.shot = None;
-        self.progress.send_replace(AnswerProgress { stamp: state.answer.stamp, ended: true, deleted: true });
+        self.progress.send_replace(AnswerProgress {
+            stamp: state.answer.stamp,
+            ended: true,
+            deleted: true,
+            paused: false,
+        });
     }
 
     fn notify_readers(&self, answer: &Answer) {
         self.progress.send_modify(|progress| {
             progress.stamp = answer.stamp;
             progress.ended = answer.ending.is_some();
+            progress.paused = !answer.pending.is_empty();
         });
     }
 

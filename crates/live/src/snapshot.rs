@@ -9,6 +9,7 @@ use domain::agent::AgentName;
 use domain::answer::{Answer, AnswerEnding, CallRun, ContentPart, PartContent, RevisionStamp, RunState};
 use domain::citation::{PassagePlace, Stripper, strip_marks};
 use domain::id::PartId;
+use domain::pause::PendingCall;
 use domain::skill::SkillName;
 use domain::step::Purpose;
 use render::{CitationSources, Renderer, SourcesOf};
@@ -28,6 +29,8 @@ pub struct Snapshot {
     pub text: Rope,
     /// Its parts, in order of creation.
     pub parts: Vec<SnapshotPart>,
+    /// The calls that it waits for, while it is paused.
+    pub pending: Vec<PendingCall>,
     encoded: [Encoded; Representation::COUNT],
 }
 
@@ -41,7 +44,7 @@ impl Snapshot {
         text: Rope,
         parts: Vec<SnapshotPart>,
     ) -> Self {
-        Self { meta, stamp, ending, text, parts, encoded: Default::default() }
+        Self { meta, stamp, ending, text, parts, pending: Vec::new(), encoded: Default::default() }
     }
 
     /// Returns the length of its texts in bytes, both as text and as HTML.
@@ -179,7 +182,8 @@ impl RenderCache {
         // Only the last part of an unfinished answer can grow.
         let last = answer.parts.last().filter(|_| answer.ending.is_none()).map(|part| part.id);
         let parts = answer.parts.iter().map(|part| self.render_part(part, last, answer, &mut text)).collect();
-        Snapshot::new(meta.clone(), answer.stamp, answer.ending.clone(), text, parts)
+        let shot = Snapshot::new(meta.clone(), answer.stamp, answer.ending.clone(), text, parts);
+        Snapshot { pending: answer.pending.clone(), ..shot }
     }
 
     /// Removes the parts of a cut attempt, which will be generated again.

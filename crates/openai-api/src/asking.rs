@@ -217,6 +217,8 @@ impl HistoryAsker {
             agent: choices.agent,
             skills: choices.skills,
             instructions: history.instructions,
+            functions: Vec::new(),
+            asks_user: false,
             client: Some(client),
             idempotency: None,
             trace,

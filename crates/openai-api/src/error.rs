@@ -304,6 +304,7 @@ impl From<&AnswerFailure> for OpenAiError {
             | ErrorCode::TooManySteps
             | ErrorCode::OutputExhausted
             | ErrorCode::ModelRefused
+            | ErrorCode::ReplyOverdue
             | ErrorCode::Internal => {
                 Self::new(StatusCode::INTERNAL_SERVER_ERROR, lower_case(failure.code.as_str()), message)
             }

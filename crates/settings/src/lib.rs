@@ -41,8 +41,8 @@ use workspace::Quota;
 
 pub use crate::form::listen_address;
 use crate::form::{
-    address_form, byte_size_form, choice_form, count_form, duration_or_never, flag_form, path_form,
-    path_list_form, text_form,
+    address_form, byte_size_form, choice_form, count_form, duration_form, duration_or_never, flag_form,
+    path_form, path_list_form, text_form,
 };
 pub use crate::schema::configuration_schema;
 pub use crate::source::{Effective, SettingOrigin, SettingSources, environment_variables};
@@ -376,6 +376,11 @@ fn read_dispatch_limits(from: &mut SettingSources) -> DispatchLimits {
             "limits.subagent_steps_max",
             default.delegated_steps,
             STEPS_LIMIT,
+        ),
+        reply_timeout: from.value_or_default(
+            "limits.reply_timeout",
+            default.reply_timeout,
+            duration_form(Duration::from_secs(1)..=Duration::from_hours(24 * 365)),
         ),
     }
 }

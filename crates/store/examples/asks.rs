@@ -118,6 +118,8 @@ fn new_question(number: u64, accounts: u128) -> NewQuestion {
         text: "What is the rent, and when is it due?".to_owned(),
         attachments: vec!["/uploads/lease.pdf".to_owned()],
         instructions: None,
+        functions: Vec::new(),
+        asks_user: false,
         client: None,
         agent: None,
         skills: Vec::new(),

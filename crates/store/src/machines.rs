@@ -110,9 +110,10 @@ pub fn request_start(tx: &mut dyn Sql, account: AccountId) -> Result<()> {
 /// [`MachineRecordError::NotFound`].
 pub fn clear_start_request(tx: &mut dyn Sql, account: AccountId) -> Result<bool, MachineRecordError> {
     lock_machine(tx, account)?;
-    // Two conditions with an index each; their disjunction has none.
+    // Two conditions with an index each; their disjunction has none. A paused answer waits for no machine.
     let is_awaited = tx.query_one(
-        "SELECT 1 WHERE EXISTS (SELECT 1 FROM dispatch WHERE account_id = $1 AND lease_until IS NULL)
+        "SELECT 1 WHERE EXISTS (SELECT 1 FROM dispatch
+                WHERE account_id = $1 AND lease_until IS NULL AND paused_until IS NULL)
             OR EXISTS (SELECT 1 FROM dispatch WHERE account_id = $1 AND lease_until IS NOT NULL)",
         params![account],
         |_| Ok(()),

@@ -10,7 +10,7 @@ use crate::sql::Result;
 use crate::sqlite::engine_error;
 
 /// All migrations. The version of a database is the number of its newest.
-pub(crate) const MIGRATIONS: [&str; 21] = [
+pub(crate) const MIGRATIONS: [&str; 22] = [
     include_str!("migrations/0001_first.sql"),
     include_str!("migrations/0002_limits.sql"),
     include_str!("migrations/0003_terms.sql"),
@@ -32,6 +32,7 @@ pub(crate) const MIGRATIONS: [&str; 21] = [
     include_str!("migrations/0019_chosen_emails.sql"),
     include_str!("migrations/0020_serving.sql"),
     include_str!("migrations/0021_client_histories.sql"),
+    include_str!("migrations/0022_pauses.sql"),
 ];
 
 pub(crate) const JOURNAL: &str =

@@ -1,9 +1,12 @@
 //! Accepting questions (section 4.4 of the interface): writes all that must be durable before a question
 //! counts as accepted.
 
+mod idempotency;
+
 use domain::catalog::ModelLimits;
 use domain::credits::{Balance, Credits, PostingKind};
 use domain::id::{AccountId, ConversationId, KeyId, MessageId, PostingId, TraceId, UserId};
+use domain::step::ToolSpec;
 use domain::time::Timestamp;
 
 use crate::client_histories::{ClientExchange, QuestionFacts, import_exchanges, record_client_exchange};
@@ -15,6 +18,8 @@ use crate::credits::{Posting, count_spent, read_balance, record_posting};
 use crate::error::StoreError;
 use crate::skills;
 use crate::sql::{Result, RowExt, Sql, SqlExt, params, stored_int};
+
+pub use idempotency::sweep_idempotency;
 
 /// The lifetime of an idempotency key, in microseconds: 24 hours.
 const IDEMPOTENCY_KEPT_MICROS: i64 = 24 * 60 * 60 * 1_000_000;
@@ -40,6 +45,10 @@ pub struct NewQuestion {
     pub answer: MessageId,
     /// The instructions that the client sent with it, at most 256 KiB.
     pub instructions: Option<String>,
+    /// The functions that the client runs itself.
+    pub functions: Vec<ToolSpec>,
+    /// True if the model may ask the user questions.
+    pub asks_user: bool,
     /// The history of a client that keeps it itself.
     pub client: Option<ClientExchange>,
     /// The text, at most [`QUESTION_MAX_BYTES`](domain::limits::QUESTION_MAX_BYTES), without NUL.
@@ -261,25 +270,6 @@ pub fn find_accepted_question(
         Some((true, _, _, false)) => Err(AskRefused::Gone),
         Some((true, conversation, answer, true)) => Ok(Some((conversation, answer))),
     }
-}
-
-/// Removes up to `limit` idempotency keys older than 24 hours and returns their number.
-///
-/// # Errors
-/// [`StoreError`].
-pub fn sweep_idempotency(tx: &mut dyn Sql, now: Timestamp, limit: u32) -> Result<u64> {
-    tx.execute(
-        // A range of the index, up to the first key that stays. For an explicit list of rows, PostgreSQL
-        // would scan the table.
-        "DELETE FROM idempotency WHERE created_at <= $1 AND (created_at, account_id, name) <
-            (COALESCE((SELECT created_at FROM idempotency WHERE created_at <= $1
-                ORDER BY created_at, account_id, name LIMIT 1 OFFSET $2), $1 + 1),
-             COALESCE((SELECT account_id FROM idempotency WHERE created_at <= $1
-                ORDER BY created_at, account_id, name LIMIT 1 OFFSET $2), ''),
-             COALESCE((SELECT name FROM idempotency WHERE created_at <= $1
-                ORDER BY created_at, account_id, name LIMIT 1 OFFSET $2), ''))",
-        params![now.micros() - IDEMPOTENCY_KEPT_MICROS, limit],
-    )
 }
 
 impl NewQuestion {
@@ -568,8 +558,9 @@ fn begin_answer(
     };
     tx.send_statement(
         "INSERT INTO questions (conversation_id, ordinal, id, text, attachments, agent, skills, created_at,
-            user_id, key_id, session_id, trace_id, depth, parent, model, settings, instructions)
-         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17)",
+            user_id, key_id, session_id, trace_id, depth, parent, model, settings, instructions,
+            functions, asks_user)
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19)",
         params![
             conversation.id,
             place.ordinal,
@@ -588,6 +579,8 @@ fn begin_answer(
             &conversation.model,
             &codec::encode_json(&conversation.settings)?,
             new.instructions.as_ref(),
+            codec::write_functions(&new.functions)?.as_ref(),
+            new.asks_user,
         ],
     )?;
     tx.send_statement(

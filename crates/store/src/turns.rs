@@ -8,7 +8,8 @@
 //!               claim                  complete
 //!   waiting ────────────> leased ─────────────────> completed
 //!      ^   release, lease over │
-//!      └───────────────────────┘     conversations::delete: requests a stop and hides the result
+//!      ├───────────────────────┤     conversations::delete: requests a stop and hides the result
+//!      └─reply─── paused <─pause─┘     a stop or the deadline: claimed to be completed
 //! ```
 
 mod claim;
@@ -16,6 +17,7 @@ pub mod delegations;
 mod end;
 mod lease;
 mod load;
+mod pauses;
 mod steps;
 
 use domain::credits::{AnswerCost, Credits, Shortage};
@@ -38,6 +40,8 @@ pub use load::{
     EARLIER_BRIEF_MAX_BYTES, EARLIER_EXCHANGES_MAX, EARLIER_WHOLE_MAX_BYTES, TurnRecord, find_trace,
     load_turn,
 };
+pub(crate) use pauses::pending_calls;
+pub use pauses::{NewPause, NewReply, ReplyOutcome, ReplyRefused, give_reply, name_instance, pause_answer};
 pub use steps::{Reserve, StepDone, StepLog, commit_result, commit_step, reserve_step};
 
 /// A lease: the answer, its epoch and its holder.

@@ -78,6 +78,8 @@ refusals! {
     ListChats: KeyScope, BadRequest;
     /// Operations whose only input is a conversation or an answer.
     OfChat: KeyScope, NotFound;
+    /// Replying to a call.
+    Reply: KeyScope, BadRequest, NotFound, TooSlow, CallClosed, TooLarge;
     /// Changing a conversation.
     PatchChat: KeyScope, BadRequest, NotFound, TooSlow, TooLarge;
 }
@@ -298,6 +300,10 @@ descriptions! {
         "the idempotency key was used with another body",
         "the idempotency key was used with another body: use a new key",
         "use a new key for each question";
+    CallClosed:
+        "the call has another reply already, or its answer does not wait for it any more",
+        "the answer does not wait for the call any more",
+        "collect the answer: it lists its pending calls";
     AlreadyExists:
         "the path already exists",
         "the path already exists",

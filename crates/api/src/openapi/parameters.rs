@@ -21,6 +21,15 @@ pub(crate) struct OfMessage {
     message: String,
 }
 
+/// The path parameter of a call.
+#[derive(IntoParams)]
+#[into_params(parameter_in = Path)]
+pub(crate) struct OfCall {
+    /// The `callId` of a pending call of the answer.
+    #[param(rename = "callId", example = "call_1", min_length = 1)]
+    call: String,
+}
+
 /// The path parameter of a file or folder.
 #[derive(IntoParams)]
 #[into_params(parameter_in = Path)]

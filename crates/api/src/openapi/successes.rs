@@ -36,6 +36,14 @@ pub(crate) enum Collected {
     Known,
 }
 
+/// The response to a reply.
+#[derive(IntoResponses)]
+pub(crate) enum Replied {
+    /// The reply is stored; the current state of the answer
+    #[response(status = 200, example = json!(examples::answer_begun()))]
+    AsItStands(Answer<'static>),
+}
+
 /// The responses to a download.
 #[derive(IntoResponses)]
 pub(crate) enum Downloaded {

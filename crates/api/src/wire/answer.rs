@@ -17,12 +17,12 @@ use serde::{Serialize, Serializer};
 use utoipa::ToSchema;
 
 use super::enums::{
-    AgentType, AnswerErrorCode, AnswerStatus, AssistantRole, FileType, ReasoningType, RunProgress, SkillType,
-    TextType, ToolType, UserRole, WebSearchName, WebSearchType,
+    AgentType, AnswerErrorCode, AnswerStatus, AssistantRole, FileType, PendingCallType, ReasoningType,
+    RunProgress, SkillType, TextType, ToolType, UserRole, WebSearchName, WebSearchType,
 };
 use super::examples;
 use super::source::{Citation, Source};
-use super::{state_word, status_word};
+use super::{reply_word, state_word, status_word};
 
 /// Writes the answer as one line of JSON, in segments.
 pub(crate) fn encode_answer(snapshot: &Snapshot) -> Vec<Bytes> {
@@ -150,10 +150,48 @@ pub(crate) struct Answer<'a> {
     /// completed.
     #[schema(value_type = Vec<AnswerPart<'static>>)]
     parts: Each<'a, AnswerPart<'a>, SnapshotPart>,
+    /// The calls that the answer waits for; absent while it waits for none. Reply to each of them.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schema(required = false, value_type = Vec<PendingCall<'static>>)]
+    pending: Vec<PendingCall<'a>>,
     /// Why the answer could not be finished; absent otherwise.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(required = false, value_type = AnswerError<'static>)]
     error: Option<AnswerError<'a>>,
+}
+
+/// A call of the model that waits for a reply of the client.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct PendingCall<'a> {
+    /// The identifier of the call, for the reply.
+    #[schema(examples("call_1"))]
+    call_id: &'a str,
+    /// `FUNCTION` for a tool of the client, `QUESTION` for a question to the user.
+    #[schema(value_type = PendingCallType)]
+    r#type: &'static str,
+    /// The name of the tool; `ask_user` for a question.
+    #[schema(examples("get_weather"))]
+    tool_name: &'a str,
+    /// The arguments as the model wrote them: a JSON object as text.
+    #[schema(examples("{\"city\": \"Brno\"}"))]
+    arguments: &'a str,
+    /// The time at which the answer ends if the call has no reply.
+    #[serde(serialize_with = "serialize_display")]
+    #[schema(value_type = String, format = DateTime, examples("2026-11-22T09:30:00.000Z"))]
+    expires_at: Timestamp,
+}
+
+impl<'a> From<&'a domain::pause::PendingCall> for PendingCall<'a> {
+    fn from(pending: &'a domain::pause::PendingCall) -> Self {
+        Self {
+            call_id: &pending.call.id,
+            r#type: reply_word(pending.kind),
+            tool_name: &pending.call.tool,
+            arguments: &pending.call.arguments,
+            expires_at: pending.deadline,
+        }
+    }
 }
 
 /// Why an answer could not be finished. The text written so far is kept and ends with a sentence that says so.
@@ -406,6 +444,10 @@ pub(crate) struct AssistantMessage<'a> {
     /// The parts of the answer in the order of their creation.
     #[schema(value_type = Vec<AnswerPart<'static>>)]
     parts: Each<'a, AnswerPart<'a>, SnapshotPart>,
+    /// The calls that the answer waits for; absent while it waits for none. Reply to each of them.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schema(required = false, value_type = Vec<PendingCall<'static>>)]
+    pending: Vec<PendingCall<'a>>,
     /// Why the answer could not be finished; absent otherwise.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(required = false, value_type = AnswerError<'static>)]
@@ -422,6 +464,7 @@ impl<'a> Answer<'a> {
             model: &snapshot.meta.model,
             text: RopeText(&snapshot.text),
             parts: Each::new(&snapshot.parts),
+            pending: snapshot.pending.iter().map(PendingCall::from).collect(),
             error: AnswerError::from_ending(snapshot.ending.as_ref()),
         }
     }
@@ -449,6 +492,7 @@ impl<'a> AssistantMessage<'a> {
             created_at: snapshot.meta.created_at,
             text: RopeText(&snapshot.text),
             parts: Each::new(&snapshot.parts),
+            pending: snapshot.pending.iter().map(PendingCall::from).collect(),
             error: AnswerError::from_ending(snapshot.ending.as_ref()),
         }
     }

@@ -4,6 +4,7 @@ use domain::answer::{ErrorCode as AnswerError, RunState};
 use domain::catalog::{ModelStatus, ProviderName};
 use domain::indexing::IndexState;
 use domain::machine::MachineStatus;
+use domain::step::ReplyKind;
 use domain::unread::UnreadReason;
 use serde::{Serialize, Serializer};
 use utoipa::openapi::schema::{AnyOfBuilder, ObjectBuilder, Schema, Type};
@@ -11,7 +12,7 @@ use utoipa::openapi::{Ref, RefOr};
 use utoipa::{PartialSchema, ToSchema};
 use workspace::WorkspaceEntryKind;
 
-use super::{entry_word, event_word, state_word, status_word};
+use super::{entry_word, event_word, reply_word, state_word, status_word};
 use crate::error::Code;
 
 macro_rules! words {
@@ -50,6 +51,9 @@ words! {
 
     /// The progress of a tool, search or subagent.
     RunProgress = [RunState::Pending, RunState::Complete, RunState::Error].map(state_word);
+
+    /// The type of a pending call.
+    PendingCallType = [ReplyKind::Function, ReplyKind::Question].map(reply_word);
 
     /// Whether the answer is in progress or completed.
     EventName = [false, true].map(event_word);

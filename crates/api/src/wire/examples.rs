@@ -159,13 +159,30 @@ pub(crate) fn question_in_full() -> Value {
         "jurisdictions": ["CZ"],
         "webSearchEnabled": false,
         "agentId": "causerie:lawyer",
-        "skillIds": ["causerie:contract-review"]
+        "skillIds": ["causerie:contract-review"],
+        "tools": [{"name": "get_weather", "description": "Returns the weather of a city.", "parameters": tool_parameters()}],
+        "askUserEnabled": false
     })
 }
 
 /// A question in an existing conversation.
 pub(crate) fn question_continued() -> Value {
     json!({"input": "And the deposit?", "chatId": "3b9f2c1e-5d47-4f6a-8e0b-7c6d5e4f3a21"})
+}
+
+/// The output of a function.
+pub(crate) fn call_output() -> Value {
+    json!({"output": "{\"temperature\": 21}"})
+}
+
+/// The failure of a function.
+pub(crate) fn call_error() -> Value {
+    json!({"error": "There is no such city."})
+}
+
+/// The parameters of a function.
+pub(crate) fn tool_parameters() -> Value {
+    json!({"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]})
 }
 
 /// A list of skills.

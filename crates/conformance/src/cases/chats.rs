@@ -15,6 +15,8 @@ pub(super) const CASES: &[Case] = cases![
     what_the_catalogs_do_not_hold_is_refused_with_the_values_that_they_hold,
     attached_paths_are_checked,
     ids_of_no_conversation_are_refused,
+    replies_to_no_pending_call_are_refused,
+    functions_that_cannot_be_offered_are_refused,
     pages_that_are_no_numbers_are_refused,
 ];
 
@@ -136,5 +138,38 @@ fn pages_that_are_no_numbers_are_refused(api: &Api) {
         let response = api.list_chats(query);
         assert_eq!(response.status, 400, "{query}: {}", response.text());
         response.expect_refusal(400);
+    }
+}
+
+fn replies_to_no_pending_call_are_refused(api: &Api) {
+    let answer = api.wait_for_completion(&api.ask_question("What is a lease?"));
+    assert!(answer["pending"].is_null(), "it waits for nothing: {answer}");
+    let (chat, message) = (id_field(&answer, "chatId"), id_field(&answer, "id"));
+    let reply = json!({ "output": "x" });
+    for (chat, message) in [(&*chat, &*message), (&chat, NOBODY), (NOBODY, &message), ("x", "y")] {
+        api.reply_to_call((chat, message), "call_1", &reply).expect_code(404, "NOT_FOUND");
+    }
+    for odd in [json!({}), json!({ "output": "x", "error": "y" }), json!({ "output": 1 }), json!("x")] {
+        api.reply_to_call((&chat, &message), "call_1", &odd).expect_code(400, "BAD_REQUEST");
+    }
+    let long = json!({ "output": "x".repeat((1 << 20) + 1) });
+    api.reply_to_call((&chat, &message), "call_1", &long).expect_code(400, "BAD_REQUEST");
+}
+
+fn functions_that_cannot_be_offered_are_refused(api: &Api) {
+    for tools in [
+        json!([{}]),
+        json!([{ "name": "" }]),
+        json!([{ "name": "a b" }]),
+        json!([{ "name": "registry__note" }]),
+        json!([{ "name": "shell" }]),
+        json!([{ "name": "a" }, { "name": "a" }]),
+        json!([{ "name": "a", "parameters": [] }]),
+        json!({ "name": "a" }),
+        json!([{ "name": "a", "description": "x".repeat(200_000) }]),
+        Value::from((0..100).map(|number| json!({ "name": format!("f{number}") })).collect::<Vec<_>>()),
+    ] {
+        let question = json!({ "input": "x", "tools": tools });
+        api.send_question(&question).expect_code(400, "BAD_REQUEST");
     }
 }

@@ -57,6 +57,8 @@ error_codes! {
     OutputExhausted = "OUTPUT_EXHAUSTED",
     /// The model declined to answer without a text, or a filter of its server cut the answer off.
     ModelRefused = "MODEL_REFUSED",
+    /// A call had no reply from outside in time.
+    ReplyOverdue = "REPLY_OVERDUE",
     /// The service was restored from a backup in which the answer was open.
     Interrupted = "INTERRUPTED",
     /// The service failed repeatedly.

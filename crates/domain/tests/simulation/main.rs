@@ -3,6 +3,7 @@
 //!
 //! `CAUSERIE_SEEDS=N` runs N seeds instead of the default number; `CAUSERIE_SEED=K` runs only seed K.
 
+mod pauses;
 mod rng;
 mod store;
 mod world;
@@ -25,6 +26,10 @@ struct Totals {
     summaries: u64,
     /// The summaries in the logs.
     summed_up: u64,
+    pauses: u64,
+    replies: u64,
+    late_replies: u64,
+    expiries: u64,
 }
 
 /// Runs one seed until it is at rest and checks the invariants of every answer.
@@ -58,6 +63,10 @@ fn live_through(seed: u64) -> Totals {
         kills: world.kills,
         effects: world.effects.len() as u64,
         handovers: world.handovers,
+        pauses: world.pauses,
+        replies: world.replies,
+        late_replies: world.late_replies,
+        expiries: world.expiries,
     }
 }
 
@@ -88,6 +97,7 @@ fn simulation_seeds_rest_and_repeat() {
     };
     let (mut events, mut accepted, mut kills, mut effects) = (0, 0, 0, 0);
     let (mut summaries, mut summed_up, mut handovers) = (0, 0, 0);
+    let (mut pauses, mut replies, mut late_replies, mut expiries) = (0, 0, 0, 0);
     for seed in seeds.clone() {
         let outcome = std::panic::catch_unwind(|| {
             let first = live_through(seed);
@@ -102,12 +112,21 @@ fn simulation_seeds_rest_and_repeat() {
         handovers += figures.handovers;
         summaries += figures.summaries;
         summed_up += figures.summed_up;
+        pauses += figures.pauses;
+        replies += figures.replies;
+        late_replies += figures.late_replies;
+        expiries += figures.expiries;
     }
     let count = seeds.end - seeds.start;
     println!("{count} seeds: {events} events, {accepted} answers, {kills} kills, {effects} effectful calls");
     println!("{handovers} effectful calls were run behind one of the other side");
     println!("{summaries} summaries were requested, {summed_up} are in the logs");
+    println!(
+        "{pauses} pauses, {replies} replies, {late_replies} too late or different, {expiries} answers expired"
+    );
     if count >= 1000 {
+        assert!(pauses > count / 2 && replies > pauses / 2, "hardly anything is replied to");
+        assert!(late_replies > count / 20 && expiries > count / 50, "hardly any reply is refused or missing");
         assert!(accepted > count && kills > count && effects > count, "the simulation has lost its teeth");
         assert!(handovers > count / 10, "hardly any order of effects is tried");
         assert!(summed_up > count / 10 && summaries > summed_up, "hardly anything is summed up");

@@ -5,10 +5,14 @@ use std::sync::Arc;
 
 use domain::answer::{Answer, AnswerEnding, LogEntry};
 use domain::credits::{AnswerCost, Balance, Credits, PostingKind, Price, Shortage};
-use domain::id::MessageId;
+use domain::id::{InstanceId, MessageId};
 use domain::limits::STEPS_MAX;
-use domain::step::{ATTACHED_FILES, Purpose, StepCall, TokenUsage, WORKSPACE_INSTRUCTIONS};
+use domain::step::{
+    ATTACHED_FILES, AwaitedCall, Purpose, ReplyKind, StepCall, TokenUsage, WORKSPACE_INSTRUCTIONS,
+};
 use domain::turn::host::{LoggedExchange, Setup, ToolRouter, TurnCompletion};
+
+use crate::pauses::SimulatedPause;
 
 pub(crate) const PRICE: Price = Price { base_millis: 1000, input_millis: 100, output_millis: 2000 };
 /// The instruction of the summarizing step.
@@ -21,11 +25,28 @@ pub(crate) struct SimulatedToolRouter;
 
 impl ToolRouter for SimulatedToolRouter {
     fn runs_on_host(&self, tool: &str) -> bool {
-        ["skill", "agent", "registry__look_up", "registry__file", WORKSPACE_INSTRUCTIONS].contains(&tool)
+        let tools = [
+            "skill",
+            "agent",
+            "registry__look_up",
+            "registry__file",
+            "registry__pay",
+            WORKSPACE_INSTRUCTIONS,
+        ];
+        tools.contains(&tool)
     }
 
     fn is_repeatable(&self, tool: &str) -> bool {
-        !["registry__file", "write"].contains(&tool)
+        !["registry__file", "registry__pay", "write", "sign"].contains(&tool)
+    }
+
+    fn awaited_reply(&self, call: &StepCall) -> Option<ReplyKind> {
+        match call.tool.as_str() {
+            "function" => Some(ReplyKind::Function),
+            "ask_user" => Some(ReplyKind::Question),
+            "sign" | "registry__pay" | "open" => Some(ReplyKind::Approval),
+            _ => None,
+        }
     }
 }
 
@@ -45,6 +66,7 @@ pub(crate) struct SimulatedAnswer {
     /// Set if its conversation was deleted.
     pub(crate) deleted: bool,
     pub(crate) answer: Option<Answer>,
+    pub(crate) pause: SimulatedPause,
 }
 
 /// The transactions of a turn.
@@ -54,6 +76,8 @@ pub(crate) enum StoreOp {
     CommitStep { entry: LogEntry, cost: Credits, bill: AnswerCost },
     CommitResult { entry: LogEntry },
     Complete(Box<TurnCompletion>),
+    Pause { number: u32, calls: Vec<AwaitedCall>, deadline: u64 },
+    NameInstance { number: u32, instance: InstanceId },
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -62,6 +86,8 @@ pub(crate) enum StoreOpResult {
     Step { number: u32, summary: bool },
     Result { call: String },
     Completed,
+    Paused { number: u32, deadline: u64 },
+    InstanceNamed { number: u32, instance: InstanceId },
     Fenced,
 }
 
@@ -112,6 +138,7 @@ impl SimulatedStore {
             ending: None,
             deleted: false,
             answer: None,
+            pause: SimulatedPause::default(),
         };
         self.rows.insert(answer, row);
         let held = domain::turn::host::first_reservation(&self.turn_setup(answer));
@@ -152,6 +179,7 @@ impl SimulatedStore {
             files: Vec::new(),
             sees_images: false,
             stop: row.stop,
+            pause: row.pause.state(row.pause.until.is_some()),
         }
     }
 
@@ -165,7 +193,8 @@ impl SimulatedStore {
                     expires <= now || (holder == node && holder_life != life)
                 }
             };
-            if row.ending.is_none() && free {
+            let rests = row.pause.until.is_some_and(|until| now < until) && !row.stop;
+            if row.ending.is_none() && free && !rests {
                 row.epoch += 1;
                 row.lease = Some((node, life, until));
                 claimed.push(*id);
@@ -199,7 +228,7 @@ impl SimulatedStore {
 
     pub(crate) fn run_op(&mut self, answer: MessageId, epoch: u64, op: StoreOp) -> StoreOpResult {
         let row = &self.rows[&answer];
-        if row.epoch != epoch || row.ending.is_some() {
+        if row.epoch != epoch || row.ending.is_some() || row.lease.is_none() {
             return StoreOpResult::Fenced;
         }
         match op {
@@ -235,6 +264,19 @@ impl SimulatedStore {
                 assert!(!log.iter().any(known), "a result committed twice");
                 log.push(entry);
                 StoreOpResult::Result { call }
+            }
+            StoreOp::Pause { number, calls, deadline } => {
+                let row = self.row_of_answer(answer);
+                assert_eq!(row.held, Credits(0), "a paused answer holds no credits");
+                row.pause.begin(number, calls, deadline);
+                row.lease = None;
+                StoreOpResult::Paused { number, deadline }
+            }
+            StoreOp::NameInstance { number, instance } => {
+                let last = self.row_of_answer(answer).pause.last.as_mut().expect("a step that was paused");
+                assert_eq!(last.step, number);
+                last.instance = Some(instance);
+                StoreOpResult::InstanceNamed { number, instance }
             }
             StoreOp::Complete(completion) => {
                 if let Some(entry) = completion.partial {

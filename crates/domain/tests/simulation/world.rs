@@ -1,29 +1,35 @@
 //! The simulated world: two nodes of the service, one machine with its agent, a model, a store, and users, on
 //! one event queue in simulated time. Every event can be delayed, duplicated, interrupted or lost.
 
+mod checks;
 mod effects;
 mod faults;
 mod model;
 mod parts;
+mod replies;
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 
 use domain::answer::LogEntry;
 use domain::id::MessageId;
-use domain::step::{ATTACHED_FILES, StepCall, TranscriptItem};
+use domain::pause::CallReply;
+use domain::step::{ATTACHED_FILES, StepCall};
+use domain::time::Timestamp;
 use domain::turn::executor;
 use domain::turn::host::{ToolRouter, Turn, TurnEffect, TurnEvent};
 use domain::turn::{CallOutput, ExecutorFrame, HostFrame, SessionStamp};
 
 use self::parts::{Node, SimulatedConnection, SimulatedTurn, TurnKey, WorldMachine};
 use crate::rng::Rng;
-use crate::store::{SUMMING_UP, SimulatedStore, SimulatedToolRouter, StoreOp, StoreOpResult};
+use crate::store::{SimulatedStore, SimulatedToolRouter, StoreOp, StoreOpResult};
 
 pub(crate) const CONVERSATIONS: usize = 3;
 const NODES: usize = 2;
 const LEASE: u64 = 10_000;
 const TICK: u64 = 2_500;
+/// The time for which a paused answer waits for replies.
+const PAUSE: u64 = 15_000;
 /// The time after which nothing is killed, so that every seed comes to rest.
 const PEACE_AFTER: u64 = 60_000;
 const EVENTS_MAX: u64 = 100_000;
@@ -40,6 +46,7 @@ enum What {
     ToExecutor { connection: u64, answer: MessageId, stamp: SessionStamp, frame: HostFrame },
     Finished { machine_life: u64, answer: MessageId, call: String, output: CallOutput },
     Transact { at: TurnKey, op: StoreOp },
+    Reply { answer: MessageId, call: String, reply: CallReply },
     KillNode { node: usize },
     StartNode { node: usize },
     Freeze { node: usize, until: u64 },
@@ -70,6 +77,12 @@ pub(crate) struct SimulationWorld {
     pub(crate) kills: u64,
     /// The number of requested summaries.
     pub(crate) summaries: u64,
+    pub(crate) pauses: u64,
+    pub(crate) replies: u64,
+    /// Replies that were refused: too late, or different from the first one.
+    pub(crate) late_replies: u64,
+    /// Answers that ended for lack of a reply.
+    pub(crate) expiries: u64,
     trace: u64,
     pub(crate) handled: u64,
 }
@@ -96,6 +109,10 @@ impl SimulationWorld {
             asks_left: 0,
             kills: 0,
             summaries: 0,
+            pauses: 0,
+            replies: 0,
+            late_replies: 0,
+            expiries: 0,
             trace: 0xcbf2_9ce4_8422_2325,
             handled: 0,
         };
@@ -187,6 +204,7 @@ impl SimulationWorld {
             | What::ToExecutor { .. }
             | What::Finished { .. }
             | What::Transact { .. }
+            | What::Reply { .. }
             | What::KillNode { .. }
             | What::StartNode { .. }
             | What::Freeze { .. }
@@ -218,6 +236,7 @@ impl SimulationWorld {
                 }
             }
             What::Transact { at, op } => self.run_transaction(at, op),
+            What::Reply { answer, call, reply } => self.give_reply(answer, &call, reply),
             What::KillNode { node } => self.kill_node(node),
             What::StartNode { node } => {
                 self.nodes[node].up = true;
@@ -367,12 +386,23 @@ impl SimulationWorld {
                 }
                 TurnEffect::CommitResult { number, result } => {
                     self.check_interrupted(at, &result);
+                    self.check_replied(at, &result);
                     self.transact_soon(
                         at,
                         StoreOp::CommitResult { entry: LogEntry::Result { number, result } },
                     );
                 }
-                TurnEffect::Complete(completion) => self.transact_soon(at, StoreOp::Complete(completion)),
+                TurnEffect::Complete(completion) => {
+                    self.check_overdue(at, &completion);
+                    self.transact_soon(at, StoreOp::Complete(completion));
+                }
+                TurnEffect::Pause { number, calls } => {
+                    let deadline = self.now + PAUSE;
+                    self.transact_soon(at, StoreOp::Pause { number, calls, deadline });
+                }
+                TurnEffect::NameInstance { number, instance } => {
+                    self.transact_soon(at, StoreOp::NameInstance { number, instance });
+                }
                 TurnEffect::CallModel { number, attempt, transcript, tools, .. } => {
                     self.check_shown(&transcript);
                     self.produce_step(at, number, attempt, tools);
@@ -412,42 +442,6 @@ impl SimulationWorld {
         }
     }
 
-    /// Checks that the shown items fit the model's window, end with a question or results, and have a result
-    /// after each call.
-    fn check_shown(&mut self, transcript: &[TranscriptItem]) {
-        let mut open: Vec<&str> = Vec::new();
-        for item in transcript {
-            match item {
-                TranscriptItem::Step(step) => {
-                    assert!(open.is_empty(), "each call has its result before the next step");
-                    open = step.tool_calls().map(|call| call.id.as_str()).collect();
-                }
-                TranscriptItem::Result(result) if result.tool == ATTACHED_FILES => {}
-                TranscriptItem::Result(result) => {
-                    let at = open.iter().position(|call| *call == result.call);
-                    open.remove(at.expect("no result stands without its call"));
-                }
-                TranscriptItem::Question { .. } => assert!(open.is_empty(), "each call has its result"),
-            }
-        }
-        assert!(open.is_empty() && !matches!(transcript.last(), None | Some(TranscriptItem::Step(_))));
-        let asks = |item: &TranscriptItem| matches!(item, TranscriptItem::Question { text, .. } if text.starts_with(SUMMING_UP));
-        self.summaries += u64::from(transcript.last().is_some_and(asks));
-    }
-
-    /// Checks that the reader's answer equals the stored one.
-    fn check_reader(&mut self, at: TurnKey) {
-        let Some(running) = self.nodes[at.node].turns.get(&at.answer) else { return };
-        let row = &self.store.rows[&at.answer];
-        if row.epoch == at.epoch && row.ending.is_some() {
-            assert_eq!(
-                Some(&running.reader),
-                row.answer.as_ref(),
-                "the reader's fold and the stored answer differ"
-            );
-        }
-    }
-
     fn transact_soon(&mut self, at: TurnKey, op: StoreOp) {
         self.schedule_after(1, 40, What::Transact { at, op });
     }
@@ -457,6 +451,10 @@ impl SimulationWorld {
         if killed && self.rng.roll_percent(50) {
             return; // it had not reached the store when its node was killed
         }
+        let awaited = match &op {
+            StoreOp::Pause { calls, .. } => calls.clone(),
+            _ => Vec::new(),
+        };
         let event = match self.store.run_op(at.answer, at.epoch, op) {
             StoreOpResult::Reserved { number, attempt, outcome } => {
                 TurnEvent::Reserved { number, attempt, outcome }
@@ -464,6 +462,13 @@ impl SimulationWorld {
             StoreOpResult::Step { number, summary } => TurnEvent::StepCommitted { number, summary },
             StoreOpResult::Result { call } => TurnEvent::ResultCommitted { call },
             StoreOpResult::Completed => TurnEvent::Completed,
+            StoreOpResult::Paused { number, deadline } => {
+                self.plan_replies(at.answer, &awaited);
+                TurnEvent::Paused { number, deadline: Timestamp::from_micros(deadline as i64) }
+            }
+            StoreOpResult::InstanceNamed { number, instance } => {
+                TurnEvent::InstanceNamed { number, instance }
+            }
             StoreOpResult::Fenced => TurnEvent::Fenced,
         };
         self.maybe_twice(What::ToTurn { at, connection: None, event });
@@ -516,8 +521,10 @@ impl SimulationWorld {
                 executor::ExecutorEffect::Start(call) => {
                     let killed = self.machine.killed.contains(&(answer, call.id.clone()));
                     assert!(!killed, "an unneeded call is started");
-                    let of_machine = ["read", "write", ATTACHED_FILES].contains(&call.tool.as_str());
+                    let of_machine =
+                        ["read", "write", "sign", "open", ATTACHED_FILES].contains(&call.tool.as_str());
                     assert!(of_machine, "the machine runs no calls of the host");
+                    self.check_permitted(answer, &call.id, &call.tool);
                     if !SimulatedToolRouter.is_repeatable(&call.tool) {
                         self.count_effect(answer, &call.id);
                     }
@@ -538,8 +545,9 @@ impl SimulationWorld {
 
     /// Runs a call on the host; a subagent publishes text before it returns.
     fn run_here(&mut self, at: TurnKey, call: &StepCall) {
-        assert!(call.tool != "read" && call.tool != "write", "the host runs no calls of the machine");
-        if call.tool == "registry__file" {
+        assert!(SimulatedToolRouter.runs_on_host(&call.tool), "the host runs no calls of the machine");
+        self.check_permitted(at.answer, &call.id, &call.tool);
+        if !SimulatedToolRouter.is_repeatable(&call.tool) {
             self.count_effect(at.answer, &call.id);
         }
         if call.tool == "agent" {

@@ -31,6 +31,7 @@ mod metrics;
 mod operator;
 mod outgoing;
 mod parts;
+mod pauses;
 mod pictures;
 mod plugins;
 mod proxies;

@@ -12,6 +12,7 @@ use super::runner::TurnRunner;
 use super::subagent;
 use crate::control_signal::ControlSignals;
 use crate::local_calls;
+use crate::outside_calls;
 use crate::turn_context::TurnContext;
 use crate::turn_input::TurnInput;
 use crate::web::WebCall;
@@ -69,6 +70,13 @@ impl TurnRunner {
                 workspace_instructions::instructions_output(
                     self.prompt.workspace_instructions().unwrap_or_default(),
                 )
+            }
+            // Valid calls are not run here: they await a reply.
+            (Some(HostTool::AskUser), _) if self.prompt.permitted_tools().has_tool(&call.tool) => {
+                local_calls::failed_output(outside_calls::invalid_arguments(&call.tool))
+            }
+            (None, _) if self.prompt.outside_calls().has_function(&call.tool) => {
+                local_calls::failed_output(outside_calls::invalid_arguments(&call.tool))
             }
             (Some(HostTool::Agent), _) => local_calls::failed_output(self.prompt.no_such_agent()),
             (Some(HostTool::WebSearch | HostTool::WebFetch), _)

@@ -191,6 +191,13 @@ impl TurnRunner {
                 let opened = self.skill_uses.take_opened(&result.call);
                 return self.context.store.commit_result(number, result, opened).await.map(Some);
             }
+            TurnEffect::Pause { number, calls } => {
+                let timeout = self.context.services.reply_timeout;
+                return self.context.store.pause_answer(number, calls, timeout).await.map(Some);
+            }
+            TurnEffect::NameInstance { number, instance } => {
+                return self.context.store.name_instance(number, instance).await.map(Some);
+            }
             TurnEffect::Publish(stamp, change) => self.changes.publish_change(stamp, change),
             TurnEffect::Complete(completion) => return self.complete_turn(*completion).await.map(Some),
             TurnEffect::Finish => {

@@ -55,9 +55,12 @@ pub fn close_account(
     machines::remove_machine(tx, account)?;
     identities::remove_identities(tx, account)?;
     let mut answers = Vec::new();
-    // Two conditions with an index each; their disjunction has none.
+    // Conditions with an index each; their disjunction has none.
     for sql in [
-        "UPDATE dispatch SET stop_requested = 1 WHERE account_id = $1 AND lease_until IS NULL RETURNING answer_id",
+        "UPDATE dispatch SET stop_requested = 1
+         WHERE account_id = $1 AND lease_until IS NULL AND paused_until IS NULL RETURNING answer_id",
+        "UPDATE dispatch SET stop_requested = 1
+         WHERE account_id = $1 AND lease_until IS NULL AND paused_until IS NOT NULL RETURNING answer_id",
         "UPDATE dispatch SET stop_requested = 1 WHERE account_id = $1 AND lease_until IS NOT NULL
          RETURNING answer_id",
     ] {
@@ -118,7 +121,9 @@ pub fn remove_account_rows(tx: &mut dyn Sql, account: AccountId, limit: u32) -> 
     }
     // Completing an answer counts against the spending limit of its key.
     let answering = tx.query_one(
-        "SELECT 1 WHERE EXISTS (SELECT 1 FROM dispatch WHERE account_id = $1 AND lease_until IS NULL)
+        "SELECT 1 WHERE EXISTS (SELECT 1 FROM dispatch
+                WHERE account_id = $1 AND lease_until IS NULL AND paused_until IS NULL)
+            OR EXISTS (SELECT 1 FROM dispatch WHERE account_id = $1 AND paused_until IS NOT NULL)
             OR EXISTS (SELECT 1 FROM dispatch WHERE account_id = $1 AND lease_until IS NOT NULL)
             OR EXISTS (SELECT 1 FROM embedding_requests WHERE account_id = $1)
             OR EXISTS (SELECT 1 FROM plain_steps WHERE account_id = $1)",

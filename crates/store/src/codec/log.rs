@@ -14,6 +14,7 @@ use domain::step_note::StepNote;
 use domain::unread::{UnreadFile, UnreadReason};
 use serde::{Deserialize, Serialize};
 
+use super::awaited::{AwaitedForm, awaited_form, awaited_of};
 use super::{VERSION, encode_json, read_versioned};
 use crate::error::StoreError;
 use crate::sql::Result;
@@ -27,6 +28,8 @@ struct StepForm<'a> {
     cited: Vec<CitationForm<'a>>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     notes: Vec<NoteForm<'a>>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    awaited: Vec<AwaitedForm<'a>>,
     stop: StopForm,
     usage: UsageForm,
 }
@@ -256,6 +259,7 @@ pub(crate) fn write_step(step: &Step, instance: InstanceId) -> Result<String> {
         blocks: step.blocks.iter().map(block_form).collect(),
         cited: step.cited.iter().map(citation_form).collect(),
         notes: step.notes.iter().map(note_form).collect(),
+        awaited: step.awaited.iter().map(awaited_form).collect(),
         stop: stop_form(step.stop),
         usage: UsageForm {
             input: step.usage.input_tokens,
@@ -275,6 +279,7 @@ pub(crate) fn read_step(json: &str, row: &str) -> Result<(Arc<Step>, InstanceId)
         blocks: form.blocks.into_iter().map(block_of).collect(),
         cited: form.cited.into_iter().map(citation_of).collect(),
         notes: form.notes.into_iter().map(note_of).collect(),
+        awaited: form.awaited.into_iter().map(awaited_of).collect(),
         stop: stop_of(form.stop),
         usage: TokenUsage {
             input_tokens: form.usage.input,
@@ -453,6 +458,8 @@ const fn stop_of(form: StopForm) -> StopReason {
 
 #[cfg(test)]
 mod tests {
+    use domain::step::{AwaitedCall, ReplyKind};
+
     use super::*;
 
     fn example_call_result() -> CallResult {
@@ -547,6 +554,9 @@ mod tests {
                 place: PassagePlace::Web { url: "https://x".to_owned(), title: "t \0".to_owned() },
                 quote: "q \0".to_owned(),
             }],
+            awaited: [ReplyKind::Function, ReplyKind::Question, ReplyKind::Approval]
+                .map(|kind| AwaitedCall { call: "c".to_owned(), kind })
+                .into(),
             notes: vec![
                 StepNote::ToolsRefused,
                 StepNote::ToolLeftOut("a".to_owned()),

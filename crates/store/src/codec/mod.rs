@@ -2,6 +2,7 @@
 //! damaged document are errors that name its row.
 
 mod answer;
+mod awaited;
 mod log;
 
 use std::fmt::Display;
@@ -13,6 +14,7 @@ use crate::error::StoreError;
 use crate::sql::Result;
 
 pub(crate) use answer::{read_answer, write_answer};
+pub(crate) use awaited::{read_functions, read_reply, write_functions, write_reply};
 pub(crate) use log::{read_result, read_step, write_result, write_step};
 
 /// The current version, and so far the only one that can be read.

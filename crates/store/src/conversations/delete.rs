@@ -78,6 +78,9 @@ pub fn remove_conversation_rows(tx: &mut dyn Sql, conversation: ConversationId, 
         "DELETE FROM delegations WHERE (answer_id, call_id) IN
             (SELECT d.answer_id, d.call_id FROM delegations d JOIN answers a ON a.id = d.answer_id
              WHERE a.conversation_id = $1 LIMIT $2)",
+        "DELETE FROM awaited_calls WHERE (answer_id, call_id) IN
+            (SELECT w.answer_id, w.call_id FROM awaited_calls w JOIN answers a ON a.id = w.answer_id
+             WHERE a.conversation_id = $1 LIMIT $2)",
         "DELETE FROM log WHERE (answer_id, entry) IN
             (SELECT l.answer_id, l.entry FROM log l JOIN answers a ON a.id = l.answer_id
              WHERE a.conversation_id = $1 LIMIT $2)",

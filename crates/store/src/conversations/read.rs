@@ -9,7 +9,7 @@ use super::{ConversationError, ConversationSummary, read_conversation_summary};
 use crate::codec;
 use crate::error::StoreError;
 use crate::sql::{Result, RowExt, Sql, SqlExt, SqlRow, params};
-use crate::turns::{cost_columns, log_before_damage, read_cost};
+use crate::turns::{cost_columns, log_before_damage, pending_calls, read_cost};
 
 /// The maximum number of exchanges per read. A long conversation is never held in memory as a whole.
 pub const EXCHANGES_PAGE_MAX: u32 = 50;
@@ -303,6 +303,11 @@ impl AnswerRow {
                 let stamp = answered.answer.stamp;
                 answered.answer = Answer::from_log(answered.id, &attachments, &log, None);
                 answered.answer.stamp = stamp;
+                let last_step = log.iter().rev().find_map(|entry| match entry {
+                    LogEntry::Step { step, .. } => Some(&**step),
+                    LogEntry::Result { .. } | LogEntry::Summary { .. } => None,
+                });
+                answered.answer.pending = pending_calls(tx, answered.id, last_step)?;
                 answered.text = answered.answer.unmarked_text();
                 Ok(*answered)
             }

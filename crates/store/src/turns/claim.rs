@@ -60,15 +60,15 @@ pub fn claim_turns(tx: &mut dyn Sql, options: &TurnClaimOptions) -> Result<Vec<C
     Ok(claims.claimed)
 }
 
-/// Claims at most 256 answers without a lease whose stop was requested. They only have to be completed, so
-/// neither the limit per account nor that of the options applies.
+/// Claims answers without a lease whose stop was requested, or whose pause is over: at most 256 of each. They only have to
+/// be completed, so neither the limit per account nor that of the options applies.
 ///
 /// # Errors
 /// [`StoreError`](crate::StoreError).
 pub fn claim_stopped(tx: &mut dyn Sql, options: &TurnClaimOptions) -> Result<Vec<ClaimedTurn>> {
     lock_claims(tx)?;
     // The first in index order rather than the oldest, so the work is bounded.
-    let free = tx.query_all(
+    let mut free = tx.query_all(
         "SELECT o.accepted_at, o.answer_id, o.account_id, o.lease_until
          FROM (SELECT d.accepted_at, d.answer_id, d.account_id, d.lease_until FROM dispatch d
             WHERE d.stop_requested = 1 AND (d.lease_until IS NULL OR d.lease_until <= $1)
@@ -77,6 +77,13 @@ pub fn claim_stopped(tx: &mut dyn Sql, options: &TurnClaimOptions) -> Result<Vec
         params![options.now, CLAIMS_MAX],
         ClaimableAnswer::from_row,
     )?;
+    free.extend(tx.query_all(
+        "SELECT d.accepted_at, d.answer_id, d.account_id, d.lease_until FROM dispatch d
+         WHERE d.paused_until <= $1 AND (d.lease_until IS NULL OR d.lease_until <= $1)
+         ORDER BY d.paused_until LIMIT $2",
+        params![options.now, CLAIMS_MAX],
+        ClaimableAnswer::from_row,
+    )?);
     let mut claimed = Vec::with_capacity(free.len());
     for one in free {
         claimed.extend(claim_one(tx, options, one)?);
@@ -122,7 +129,7 @@ impl ClaimRun<'_> {
                 (SELECT m.desired FROM machines m WHERE m.account_id = o.account_id) = 'stopped'
                 THEN 1 ELSE 0 END AS BIGINT)
              FROM (SELECT d.accepted_at, d.answer_id, d.account_id, d.lease_until FROM dispatch d
-                WHERE d.lease_until IS NULL OR d.lease_until <= $1
+                WHERE (d.lease_until IS NULL OR d.lease_until <= $1) AND d.paused_until IS NULL
                 ORDER BY d.accepted_at, d.answer_id LIMIT $2) o
              ORDER BY o.accepted_at, o.answer_id",
             params![self.options.now, OLDEST_MAX],
@@ -169,7 +176,7 @@ impl ClaimRun<'_> {
     fn list_expired(&self, tx: &mut dyn Sql) -> Result<Vec<ClaimableAnswer>> {
         tx.query_all(
             "SELECT d.accepted_at, d.answer_id, d.account_id, d.lease_until FROM dispatch d
-             WHERE d.lease_until <= $1
+             WHERE d.lease_until <= $1 AND d.paused_until IS NULL
                 AND COALESCE((SELECT m.desired FROM machines m WHERE m.account_id = d.account_id), '') <> 'stopped'
              ORDER BY d.account_id, d.lease_until",
             params![self.options.now],
@@ -181,16 +188,20 @@ impl ClaimRun<'_> {
     fn first_of_accounts(&self, tx: &mut dyn Sql) -> Result<Vec<ClaimableAnswer>> {
         tx.query_all(
             "WITH RECURSIVE waiting (account) AS (
-                SELECT (SELECT d.account_id FROM dispatch d WHERE d.lease_until IS NULL ORDER BY d.account_id LIMIT 1)
+                SELECT (SELECT d.account_id FROM dispatch d WHERE d.lease_until IS NULL AND d.paused_until IS NULL
+                        ORDER BY d.account_id LIMIT 1)
                 UNION ALL
-                SELECT (SELECT d.account_id FROM dispatch d WHERE d.lease_until IS NULL AND d.account_id > w.account
+                SELECT (SELECT d.account_id FROM dispatch d WHERE d.lease_until IS NULL AND d.paused_until IS NULL
+                        AND d.account_id > w.account
                         ORDER BY d.account_id LIMIT 1)
                 FROM waiting w WHERE w.account IS NOT NULL)
              SELECT o.accepted_at, o.answer_id, o.account, o.lease_until FROM
                 (SELECT w.account, CAST(NULL AS BIGINT) AS lease_until,
                     (SELECT d.accepted_at FROM dispatch d WHERE d.account_id = w.account AND d.lease_until IS NULL
+                        AND d.paused_until IS NULL
                      ORDER BY d.accepted_at, d.answer_id LIMIT 1) AS accepted_at,
                     (SELECT d.answer_id FROM dispatch d WHERE d.account_id = w.account AND d.lease_until IS NULL
+                        AND d.paused_until IS NULL
                      ORDER BY d.accepted_at, d.answer_id LIMIT 1) AS answer_id
                  FROM waiting w
                  WHERE w.account IS NOT NULL
@@ -208,7 +219,7 @@ impl ClaimRun<'_> {
 fn next_of_account(tx: &mut dyn Sql, free: ClaimableAnswer, limit: u32) -> Result<Vec<ClaimableAnswer>> {
     tx.query_all(
         "SELECT accepted_at, answer_id, account_id, lease_until FROM dispatch
-         WHERE account_id = $1 AND lease_until IS NULL AND (accepted_at, answer_id) > ($2, $3)
+         WHERE account_id = $1 AND lease_until IS NULL AND paused_until IS NULL AND (accepted_at, answer_id) > ($2, $3)
          ORDER BY accepted_at, answer_id LIMIT $4",
         params![free.account, free.accepted_at, free.answer, limit],
         ClaimableAnswer::from_row,
@@ -247,14 +258,15 @@ fn claim_one(
     let row = tx.query_one(
         concat!(
             "UPDATE dispatch SET node_id = $2, lease_until = $3
-             WHERE answer_id = $1 AND (lease_until IS NULL OR lease_until <= $4) AND ",
+             WHERE answer_id = $1 AND (lease_until IS NULL OR lease_until <= $4)
+                AND (paused_until IS NULL OR paused_until <= $4 OR stop_requested = 1) AND ",
             nobody_else_serves!(),
-            " RETURNING conversation_id, stop_requested"
+            " RETURNING conversation_id, stop_requested, paused_until"
         ),
         params![answer, options.node, options.lease_until, options.now],
-        |row| Ok((row.get_id(0)?, row.get_flag(1)?)),
+        |row| Ok((row.get_id(0)?, row.get_flag(1)?, row.opt_int(2)?.is_some())),
     )?;
-    let Some((conversation, stop_requested)) = row else { return Ok(None) };
+    let Some((conversation, stop_requested, pause_over)) = row else { return Ok(None) };
     let raised = tx.query_one(
         "UPDATE answers SET epoch = epoch + 1, attempts = attempts + 1,
             attempts_since = CASE WHEN attempts = 0 THEN $2 ELSE COALESCE(attempts_since, $2) END
@@ -268,7 +280,15 @@ fn claim_one(
         return Ok(None);
     };
     let fence = Fence { answer, epoch, node: options.node };
-    Ok(Some(ClaimedTurn { fence, conversation, account, attempts, attempts_since, stop_requested }))
+    Ok(Some(ClaimedTurn {
+        fence,
+        conversation,
+        account,
+        attempts,
+        attempts_since,
+        stop_requested,
+        pause_over,
+    }))
 }
 
 #[cfg(test)]

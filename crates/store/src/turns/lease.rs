@@ -30,6 +30,8 @@ pub struct ClaimedTurn {
     pub attempts_since: Timestamp,
     /// The user requested a stop.
     pub stop_requested: bool,
+    /// The answer was paused, and nothing is left of it but to end: its deadline has passed, or its stop was requested.
+    pub pause_over: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -7,11 +7,12 @@ use domain::answer::LogEntry;
 use domain::catalog::ModelLimits;
 use domain::credits::{AnswerCost, Credits, Price};
 use domain::id::{AccountId, ConversationId, InstanceId, MessageId, TraceId};
-use domain::step::{OutputBlock, Step};
+use domain::pause::PauseState;
+use domain::step::{OutputBlock, Step, ToolSpec};
 use domain::time::Timestamp;
 use domain::turn::host::LoggedExchange;
 
-use super::{cost_columns, read_cost};
+use super::{cost_columns, pauses, read_cost};
 use crate::codec;
 use crate::error::StoreError;
 use crate::sql::{Result, RowExt, Sql, SqlExt, SqlRow, params};
@@ -43,6 +44,12 @@ pub struct TurnRecord {
     pub attachments: Vec<String>,
     /// The instructions that the client sent with the question.
     pub instructions: Option<String>,
+    /// The functions that the client runs itself.
+    pub functions: Vec<ToolSpec>,
+    /// The model may ask the user questions.
+    pub asks_user: bool,
+    /// The pauses so far.
+    pub pause: PauseState,
     /// The full name of the chosen agent.
     pub agent: Option<String>,
     /// The full names of the chosen skills.
@@ -82,6 +89,7 @@ pub struct TurnRecord {
 /// read, otherwise an error of the engine.
 pub fn load_turn(tx: &mut dyn Sql, answer: MessageId) -> Result<Option<TurnRecord>> {
     let Some(mut turn) = load_head(tx, answer)? else { return Ok(None) };
+    turn.pause = pauses::load_pauses(tx, answer)?;
     turn.log = log_of(tx, answer)?;
     let earlier = choose_exchanges(tx, turn.conversation, turn.ordinal)?;
     turn.earlier_left_out = earlier.first;
@@ -133,7 +141,7 @@ fn load_head(tx: &mut dyn Sql, answer: MessageId) -> Result<Option<TurnRecord>> 
                 c.web_search, ",
             cost_columns!(),
             ", a.price_base, a.price_input, a.price_output, a.context_tokens, a.output_max_tokens,
-                q.trace_id, c.deleted_at, q.instructions
+                q.trace_id, c.deleted_at, q.instructions, q.functions, q.asks_user
              FROM answers a JOIN dispatch d ON d.answer_id = a.id JOIN conversations c ON c.id = a.conversation_id
              JOIN questions q ON q.conversation_id = a.conversation_id AND q.ordinal = a.ordinal
              WHERE a.id = $1 AND a.completed_at IS NULL"
@@ -162,6 +170,9 @@ fn load_head(tx: &mut dyn Sql, answer: MessageId) -> Result<Option<TurnRecord>> 
                 trace: row.opt_id(26)?,
                 deleted: row.opt_int(27)?.is_some(),
                 instructions: row.opt_text(28)?.map(str::to_owned),
+                functions: codec::read_functions(row.opt_text(29)?, &place)?,
+                asks_user: row.get_flag(30)?,
+                pause: PauseState::default(),
                 earlier: Vec::new(),
                 earlier_left_out: 0,
                 log: Vec::new(),

@@ -131,6 +131,8 @@ impl StoreFixture {
             text: "What is the rent?".to_owned(),
             attachments: vec!["/uploads/lease.pdf".to_owned()],
             instructions: None,
+            functions: Vec::new(),
+            asks_user: false,
             client: None,
             agent: None,
             skills: Vec::new(),
@@ -318,6 +320,7 @@ pub(crate) fn example_step(number: u32) -> Step {
             quote: String::new(),
         }],
         notes: Vec::new(),
+        awaited: Vec::new(),
         stop: StopReason::Calls,
         usage: TokenUsage {
             input_tokens: 100,

@@ -43,6 +43,7 @@ mod identities;
 mod jobs;
 mod kill;
 mod ledger;
+mod pauses;
 mod plain_steps;
 mod questions;
 mod races;

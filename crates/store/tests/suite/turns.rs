@@ -216,6 +216,7 @@ async fn expired_lease_can_be_claimed(engine: StoreEngine) {
             attempts: 2,
             attempts_since: START,
             stop_requested: false,
+            pause_over: false,
         }]
     );
     fixture.commit_step(fence, 0, 1).await.expect("the lease holds");

@@ -87,6 +87,9 @@ const fn answer_remedy(code: ErrorCode) -> &'static str {
             "The model reached the limit of its output; the text is what it wrote. Ask it to go on, choose less reasoning effort, or another model."
         }
         ErrorCode::ModelRefused => "The model declined to answer. Put the question in other words.",
+        ErrorCode::ReplyOverdue => {
+            "A pending call had no reply in time. Ask again, and reply to the calls of the answer before they expire."
+        }
         ErrorCode::Interrupted => {
             "The service was restored from a backup that was made while the answer was written. See what its tools have done, then ask again."
         }

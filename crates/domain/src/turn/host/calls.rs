@@ -13,33 +13,40 @@ use crate::turn::{CallOutput, HostFrame};
 use crate::unread::{UNREAD_MAX, UnreadFile, UnreadReason};
 
 impl Turn {
-    /// Returns the calls of the last step without a result in the log, with the machine instance of the step.
-    /// Before the first step, returns the calls that read the instructions and the attachments.
-    pub(super) fn pending_calls(&self) -> Vec<(InstanceId, StepCall)> {
+    /// Returns the calls of the last step without a result in the log. Before the first step, returns the calls that
+    /// read the instructions and the attachments.
+    pub(super) fn pending_calls(&self) -> Vec<StepCall> {
         let last = self.log.iter().rposition(|entry| matches!(entry, LogEntry::Step { .. }));
-        let Some((LogEntry::Step { step, instance, .. }, after)) =
-            last.and_then(|at| self.log[at..].split_first())
+        let Some((LogEntry::Step { step, .. }, after)) = last.and_then(|at| self.log[at..].split_first())
         else {
             let first = self.setup.instructions.iter().chain(&self.setup.attached);
-            let first = first.filter(|call| !is_returned(&self.log, call));
-            return first.map(|call| (InstanceId::from_random(0), call.clone())).collect();
+            return first.filter(|call| !is_returned(&self.log, call)).cloned().collect();
         };
-        let returned = |call: &StepCall| is_returned(after, call);
-        step.tool_calls().filter(|call| !returned(call)).map(|call| (*instance, call.clone())).collect()
+        step.tool_calls().filter(|call| !is_returned(after, call)).cloned().collect()
     }
 
     /// Returns the pending calls in the model's order, and whether each may run now. Repeatable calls run
     /// concurrently. Effectful ones run one after another, on the host or in the machine: each starts once
-    /// the result of the previous one is in the log.
+    /// the result of the previous one is in the log. A call that awaits an approval may not run yet, nor may the
+    /// effectful ones after it. Calls whose results come from outside are no part of the order.
     fn in_order(&self) -> Vec<(StepCall, bool)> {
         let mut effectful_ahead = false;
         let mut ordered = Vec::new();
-        for (_, call) in self.pending_calls() {
+        for call in self.pending_calls() {
+            if self.is_run_outside(&call.id) {
+                continue;
+            }
             let repeatable = self.is_repeatable(&call.tool);
-            ordered.push((call, repeatable || !effectful_ahead));
+            let is_permitted = self.awaited_kind(&call.id).is_none();
+            ordered.push((call, is_permitted && (repeatable || !effectful_ahead)));
             effectful_ahead |= !repeatable;
         }
         ordered
+    }
+
+    /// Returns `true` if a call may run now, or is running.
+    pub(super) fn has_due_call(&self) -> bool {
+        self.in_order().iter().any(|(_, due)| *due)
     }
 
     /// Starts the calls that may run now and are not running yet.
@@ -47,6 +54,9 @@ impl Turn {
         for (call, due) in self.in_order() {
             if !due || self.is_committing(&call.id) {
                 continue;
+            }
+            if self.lacks_instance() && !self.is_repeatable(&call.tool) {
+                return self.name_instance(effects);
             }
             if self.runs_on_host(&call) {
                 if !self.running.contains(&call.id) {
@@ -63,13 +73,17 @@ impl Turn {
 
     /// Returns the machine's calls that have no committed result, whether or not they may run yet.
     pub(super) fn outstanding_calls(&self) -> Vec<String> {
-        let pending = self.pending_calls().into_iter().map(|(_, call)| call);
-        pending.filter(|call| !self.runs_on_host(call)).map(|call| call.id).collect()
+        let pending = self.pending_calls().into_iter();
+        let of_machine = |call: &StepCall| !self.is_run_outside(&call.id) && !self.runs_on_host(call);
+        pending.filter(of_machine).map(|call| call.id).collect()
     }
 
-    /// Returns `true` if the machine has a call to run.
+    /// Returns `true` if the machine has a call to run, or must be connected before one can begin.
     pub(super) fn is_machine_due(&self) -> bool {
-        self.in_order().iter().any(|(call, due)| *due && !self.runs_on_host(call))
+        let lacks_instance = self.lacks_instance();
+        self.in_order().iter().any(|(call, due)| {
+            *due && (!self.runs_on_host(call) || (lacks_instance && !self.is_repeatable(&call.tool)))
+        })
     }
 
     fn runs_on_host(&self, call: &StepCall) -> bool {
@@ -86,19 +100,22 @@ impl Turn {
 
     /// Reports the effectful calls that the host ran in an earlier lease: they are interrupted and never run again.
     pub(super) fn report_cut(&mut self, effects: &mut Vec<TurnEffect>) {
-        for (_, call) in self.pending_calls() {
-            if self.runs_on_host(&call) && !self.is_repeatable(&call.tool) {
+        for call in self.pending_calls() {
+            let may_have_begun = self.runs_on_host(&call) && self.begun_with(&call.id).is_some();
+            if may_have_begun && !self.is_run_outside(&call.id) && !self.is_repeatable(&call.tool) {
                 self.commit_result(interrupted_result(call), effects);
             }
         }
     }
 
-    /// Reports the effectful calls of a step that names another machine instance: they are interrupted and never run
+    /// Reports the effectful calls that may have begun with another machine instance: they are interrupted and never run
     /// again.
     pub(super) fn report_interrupted(&mut self, instance: InstanceId, effects: &mut Vec<TurnEffect>) {
-        for (named, call) in self.pending_calls() {
-            let elsewhere = self.runs_on_host(&call) || self.is_repeatable(&call.tool);
-            if named != instance && !elsewhere && !self.is_committing(&call.id) {
+        for call in self.pending_calls() {
+            let elsewhere =
+                self.is_run_outside(&call.id) || self.runs_on_host(&call) || self.is_repeatable(&call.tool);
+            let is_lost = self.begun_with(&call.id).is_some_and(|named| named != instance);
+            if is_lost && !elsewhere && !self.is_committing(&call.id) {
                 self.commit_result(interrupted_result(call), effects);
             }
         }
@@ -117,7 +134,7 @@ impl Turn {
         if self.ending.is_some() || self.is_committing(call) || !started.iter().any(|id| id == call) {
             return false;
         }
-        let Some((_, call)) = self.pending_calls().into_iter().find(|(_, pending)| pending.id == call) else {
+        let Some(call) = self.pending_calls().into_iter().find(|pending| pending.id == call) else {
             return false;
         };
         let room = SOURCES_MAX.saturating_sub(self.next_source - 1) as usize;
@@ -153,7 +170,7 @@ impl Turn {
         true
     }
 
-    fn commit_result(&mut self, result: CallResult, effects: &mut Vec<TurnEffect>) {
+    pub(super) fn commit_result(&mut self, result: CallResult, effects: &mut Vec<TurnEffect>) {
         let result = Arc::new(result);
         self.committing.push(result.clone());
         effects.push(TurnEffect::CommitResult { number: self.next_step_number().saturating_sub(1), result });

@@ -96,7 +96,7 @@ impl Draft {
 
     /// Converts the output so far into a step.
     pub(super) fn into_step(self, stop: StopReason, usage: TokenUsage) -> Step {
-        Step { blocks: self.blocks, cited: self.cited, notes: self.notes, stop, usage }
+        Step { blocks: self.blocks, cited: self.cited, notes: self.notes, awaited: Vec::new(), stop, usage }
     }
 
     /// Returns the sources whose marks have positions now; all possible ones once the step has `ended`.

@@ -10,7 +10,8 @@
 //! ```
 //!
 //! `Idle` has two tasks: it runs the calls of the last step in order ([`calls`]), and once all their results
-//! are in the log it begins the next step, or ends the turn if the last step made no calls. A stop or a
+//! are in the log it begins the next step, or ends the turn if the last step made no calls. If all that is left are calls
+//! that await a reply from outside, it pauses the answer ([`pause`]). A stop or a
 //! failure ends the turn from every phase.
 //!
 //! When the transcript has become too long, a step that summarizes it goes through the same phases before the
@@ -22,6 +23,7 @@
 mod calls;
 mod cited;
 mod draft;
+mod pause;
 mod pending_step;
 mod reservation;
 mod session;
@@ -56,6 +58,8 @@ enum Phase {
     Streaming { step: PendingStep, held: Credits, draft: Draft },
     BackingOff { step: PendingStep, held: Credits, draft: Draft },
     Committing { entry: LogEntry, bill: AnswerCost, then: Option<PendingStep> },
+    Pausing,
+    Naming,
     Ending,
     Over,
 }
@@ -99,7 +103,7 @@ impl Turn {
                 setup.context_tokens,
             ),
             bill: setup.bill,
-            ending: setup.stop.then_some(AnswerEnding::Stopped),
+            ending: types::ending_at_begin(&setup),
             setup,
             answer,
             log,
@@ -174,6 +178,9 @@ impl Turn {
     pub fn begin_turn(&mut self) -> Vec<TurnEffect> {
         let mut effects = Vec::new();
         self.report_cut(&mut effects);
+        if self.ending.is_none() {
+            self.accept_replies(&mut effects);
+        }
         self.advance_turn(&mut effects);
         effects
     }
@@ -216,6 +223,8 @@ impl Turn {
                 self.step_committed(number, summary, &mut effects)
             }
             TurnEvent::ResultCommitted { call } => self.result_committed(&call, &mut effects),
+            TurnEvent::Paused { number, deadline } => self.answer_paused(number, deadline, &mut effects),
+            TurnEvent::InstanceNamed { number, instance } => self.instance_named(number, instance),
             TurnEvent::Completed => {
                 if matches!(self.phase, Phase::Ending) {
                     self.phase = Phase::Over;
@@ -249,6 +258,9 @@ impl Turn {
             return self.end_turn(ending, effects);
         }
         self.start_calls(effects);
+        if !matches!(self.phase, Phase::Idle) || self.pause_if_due(effects) {
+            return;
+        }
         if !self.committing.is_empty() || self.executor.instance.is_none() || !self.pending_calls().is_empty()
         {
             return;
@@ -286,7 +298,12 @@ impl Turn {
     /// Ends the turn, unless a commit is in progress, whose result comes first.
     fn end_when_durable(&mut self, ending: AnswerEnding, effects: &mut Vec<TurnEffect>) {
         let busy = match self.phase {
-            Phase::Committing { .. } | Phase::Reserving { .. } | Phase::Ending | Phase::Over => true,
+            Phase::Committing { .. }
+            | Phase::Reserving { .. }
+            | Phase::Pausing
+            | Phase::Naming
+            | Phase::Ending
+            | Phase::Over => true,
             Phase::Idle | Phase::Streaming { .. } | Phase::BackingOff { .. } => !self.committing.is_empty(),
         };
         if !busy {
@@ -359,7 +376,7 @@ impl Turn {
             return;
         }
         let sums_up = step.plan.is_some();
-        match draft.apply_event(number, event, |id| is_call_of(log, id)) {
+        match draft.apply_event(number, event, |id| types::is_call_of(log, id)) {
             DraftChange::Changed(_) | DraftChange::Redrawn(_) if sums_up => {}
             DraftChange::Redrawn(changes) => {
                 changes.into_iter().for_each(|change| self.publish_change(change, effects));
@@ -407,7 +424,9 @@ impl Turn {
         let usage = draft.completed_usage(usage, self.input_tokens(&step));
         let (bill, cost) = self.bill.settle_step(self.setup.price, usage, held);
         self.place_citations(&mut draft, true, effects);
-        let entry = self.step_entry(draft.into_step(stop, usage));
+        let mut finished = draft.into_step(stop, usage);
+        finished.awaited = self.find_awaited(&finished);
+        let entry = self.step_entry(finished);
         effects.push(TurnEffect::CommitStep { entry: entry.clone(), cost, bill });
         self.phase = Phase::Committing { entry, bill, then: None };
     }
@@ -555,6 +574,8 @@ impl Turn {
             Phase::Idle
             | Phase::Reserving { .. }
             | Phase::Committing { .. }
+            | Phase::Pausing
+            | Phase::Naming
             | Phase::Ending
             | Phase::Over => {}
         }
@@ -568,14 +589,6 @@ impl Turn {
         let answer = self.answer.clone();
         effects.push(TurnEffect::Complete(Box::new(TurnCompletion { partial, cost, bill, ending, answer })));
     }
-}
-/// Returns `true` if an identifier is used in the answer, by a call or by the attachments' result.
-fn is_call_of(log: &[LogEntry], id: &str) -> bool {
-    log.iter().any(|entry| match entry {
-        LogEntry::Step { step, .. } => step.tool_calls().any(|call| call.id == id),
-        LogEntry::Result { result, .. } => result.call == id,
-        LogEntry::Summary { .. } => false,
-    })
 }
 
 fn machine_failed(reason: &str) -> String {

@@ -1,6 +1,7 @@
 //! Tests of the host's decisions, mainly at the end of a turn.
 
 mod model_ends;
+mod pauses;
 
 use super::session::{UNEXPECTED_FRAMES_MAX, VIOLATIONS_MAX};
 use super::*;
@@ -8,7 +9,7 @@ use crate::agent::AgentName;
 use crate::citation;
 use crate::credits::{Price, Shortage};
 use crate::id::MessageId;
-use crate::step::{Purpose, StepCall, StepOutcome};
+use crate::step::{Purpose, ReplyKind, StepCall, StepOutcome};
 use crate::turn::{CallOutput, ExecutorFrame};
 
 #[derive(Debug)]
@@ -16,11 +17,19 @@ struct TestToolRouter;
 
 impl ToolRouter for TestToolRouter {
     fn runs_on_host(&self, tool: &str) -> bool {
-        ["skill", "agent", "registry__look_up", "registry__file"].contains(&tool)
+        ["skill", "agent", "registry__look_up", "registry__file", "registry__pay"].contains(&tool)
     }
 
     fn is_repeatable(&self, tool: &str) -> bool {
-        !["registry__file", "shell"].contains(&tool)
+        !["registry__file", "registry__pay", "shell", "sign"].contains(&tool)
+    }
+
+    fn awaited_reply(&self, call: &StepCall) -> Option<ReplyKind> {
+        match call.tool.as_str() {
+            "function" => Some(ReplyKind::Function),
+            "sign" | "registry__pay" => Some(ReplyKind::Approval),
+            _ => None,
+        }
     }
 }
 
@@ -44,6 +53,7 @@ fn new_turn() -> Turn {
         files: Vec::new(),
         sees_images: false,
         stop: false,
+        pause: crate::pause::PauseState::default(),
     })
 }
 

@@ -5,10 +5,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::LoggedExchange;
-use crate::answer::{Answer, AnswerChange, AnswerEnding, ErrorCode, LogEntry, RevisionStamp};
+use crate::answer::{Answer, AnswerChange, AnswerEnding, AnswerFailure, ErrorCode, LogEntry, RevisionStamp};
 use crate::credits::{AnswerCost, Credits, Price, Shortage};
 use crate::id::{InstanceId, MessageId};
-use crate::step::{CallResult, RefusedPart, StepCall, StepError, StepEvent, TranscriptItem};
+use crate::pause::PauseState;
+use crate::step::{
+    AwaitedCall, CallResult, RefusedPart, ReplyKind, StepCall, StepError, StepEvent, TranscriptItem,
+};
+use crate::time::Timestamp;
 use crate::turn::{CallOutput, ExecutorFrame, HostFrame};
 
 /// The input of a turn: the stored state of the answer, and the limits of its model.
@@ -45,6 +49,8 @@ pub struct Setup {
     pub sees_images: bool,
     /// The user has already requested a stop.
     pub stop: bool,
+    /// The answer's pauses so far.
+    pub pause: PauseState,
 }
 
 /// Decides where a tool runs and whether it is repeatable. The decision for a name must be the same after a
@@ -55,6 +61,13 @@ pub trait ToolRouter: fmt::Debug + Send + Sync {
 
     /// Returns `true` if the tool may run concurrently with others, and again after a crash.
     fn is_repeatable(&self, tool: &str) -> bool;
+
+    /// Returns the kind of reply that the call awaits from outside before it has a result. Asked once, when its step is
+    /// committed: the log keeps the decision.
+    fn awaited_reply(&self, call: &StepCall) -> Option<ReplyKind> {
+        let _ = call;
+        None
+    }
 }
 
 /// An event of a turn.
@@ -118,6 +131,14 @@ pub enum TurnEvent {
     },
     /// The result is in the log.
     ResultCommitted { call: String },
+    /// The pause is durable, and the lease is released.
+    Paused {
+        number: u32,
+        /// The time until which the calls can have replies.
+        deadline: Timestamp,
+    },
+    /// The instance that may run the remaining calls of a paused step is durable.
+    InstanceNamed { number: u32, instance: InstanceId },
     /// The answer is completed in the store.
     Completed,
     /// The user requested a stop.
@@ -179,6 +200,14 @@ pub enum TurnEffect {
         number: u32,
         result: Arc<CallResult>,
     },
+    /// Pause the answer until these calls have replies: store them and release the lease.
+    Pause {
+        /// The step of the calls.
+        number: u32,
+        calls: Vec<AwaitedCall>,
+    },
+    /// Store the instance that may run the remaining calls of a step that was paused.
+    NameInstance { number: u32, instance: InstanceId },
     /// Publish a change of the answer to its readers.
     Publish(RevisionStamp, AnswerChange),
     /// Complete the answer: the last entry, the cost, the parts and the ending in one transaction.
@@ -199,6 +228,15 @@ pub struct TurnCompletion {
     pub ending: AnswerEnding,
     /// The answer with its ending.
     pub answer: Answer,
+}
+
+/// Returns the ending of an answer that only ends: its stop was requested, or a reply is overdue.
+pub(super) fn ending_at_begin(setup: &Setup) -> Option<AnswerEnding> {
+    let overdue = || {
+        let message = "The answer was ended: it waited for a reply, and none came in time.".to_owned();
+        AnswerEnding::Failed(AnswerFailure { code: ErrorCode::ReplyOverdue, message })
+    };
+    if setup.stop { Some(AnswerEnding::Stopped) } else { setup.pause.expired.then(overdue) }
 }
 
 /// Returns the error of an answer whose credits do not cover the next step.
@@ -229,4 +267,13 @@ pub(super) const fn of_rejection(refused: RefusedPart) -> (ErrorCode, &'static s
              only the operator of the service can mend it.",
         ),
     }
+}
+
+/// Returns `true` if an identifier is used in the answer, by a call or by the attachments' result.
+pub(super) fn is_call_of(log: &[LogEntry], id: &str) -> bool {
+    log.iter().any(|entry| match entry {
+        LogEntry::Step { step, .. } => step.tool_calls().any(|call| call.id == id),
+        LogEntry::Result { result, .. } => result.call == id,
+        LogEntry::Summary { .. } => false,
+    })
 }

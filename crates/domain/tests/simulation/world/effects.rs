@@ -42,10 +42,12 @@ impl SimulationWorld {
         if row.epoch != at.epoch {
             return; // rejected: another lease holds the answer
         }
-        let named = row.log.iter().rev().find_map(|entry| match entry {
-            LogEntry::Step { instance, .. } => Some(*instance),
+        let step = row.log.iter().rev().find_map(|entry| match entry {
+            LogEntry::Step { number, instance, .. } => Some((*number, *instance)),
             LogEntry::Result { .. } | LogEntry::Summary { .. } => None,
         });
+        let paused = row.pause.last.filter(|last| step.is_some_and(|(number, _)| number == last.step));
+        let named = paused.map_or(step.map(|(_, instance)| instance), |last| last.instance);
         let is_there = self.machine.up && named == Some(self.machine.instance_id());
         assert!(!is_there, "a call is interrupted although its machine runs");
     }

@@ -16,6 +16,8 @@ impl SimulationWorld {
     /// Creates a call with an identifier that is repeated between steps, as vendors do.
     pub(super) fn next_call(&mut self, index: u64) -> StepCall {
         let tools = ["read", "write", "write", "skill", "agent", "registry__look_up", "registry__file"];
+        let awaiting = ["function", "function", "ask_user", "sign", "sign", "registry__pay", "open"];
+        let tools = if self.rng.roll_percent(20) { awaiting } else { tools };
         let tool = tools[self.rng.next_below(tools.len() as u64) as usize];
         let (name, full_name) = ("b".to_owned(), "a:b".to_owned());
         // A call of a skill or agent that does not exist is a failing tool call.

@@ -42,6 +42,7 @@ fn new_turn(room: u64, earlier: &[LoggedExchange], log: &[LogEntry]) -> Turn {
         files: Vec::new(),
         sees_images: false,
         stop: false,
+        pause: crate::pause::PauseState::default(),
     })
 }
 
