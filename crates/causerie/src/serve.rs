@@ -231,6 +231,18 @@ async fn lock_data(folder: &Path) -> Result<(PathBuf, File), ServeError> {
     }
 }
 
+/// Returns how programs that speak another protocol than `/api/v1` are served.
+fn other_protocols(
+    limits: api::ApiLimits,
+    tls: bool,
+    shutdown: &CancellationToken,
+) -> (openai_api::OpenAiConfig, mcp_server::McpConfig) {
+    let api::ApiLimits { upload_max_bytes, body_timeout, stall_timeout } = limits;
+    let shutdown = shutdown.clone();
+    let mcp = mcp_server::McpConfig { tls, body_timeout, shutdown: shutdown.clone() };
+    (openai_api::OpenAiConfig { tls, upload_max_bytes, stall_timeout, shutdown }, mcp)
+}
+
 /// Starts the service. It listens before its machine driver is chosen; [`DriverChoice::finish_choice`] follows.
 pub(crate) async fn start_service(loaded: Loaded) -> Result<StartedService, ServeError> {
     let in_force = loaded.effective.iter().map(setting_in_force).collect();
@@ -306,17 +318,7 @@ pub(crate) async fn start_service(loaded: Loaded) -> Result<StartedService, Serv
         environment,
         ending: ending.clone(),
     };
-    let openai = openai_api::OpenAiConfig {
-        tls: tls.is_some(),
-        upload_max_bytes: limits.upload_max_bytes,
-        stall_timeout: limits.stall_timeout,
-        shutdown: ending.clone(),
-    };
-    let mcp = mcp_server::McpConfig {
-        tls: tls.is_some(),
-        body_timeout: settings.connections.body_timeout,
-        shutdown: ending.clone(),
-    };
+    let (openai, mcp) = other_protocols(limits, tls.is_some(), &ending);
     let front = Frontend {
         router: router
             .merge(monitoring_router(sources))

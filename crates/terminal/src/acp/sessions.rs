@@ -159,7 +159,7 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let file = file_in(folder.path(), "http://one");
         file.keep_session("s1", "c1", "/a").expect("it is written");
-        std::fs::write(file.path.as_ref().expect("a path"), "{").expect("it is written");
+        fs::write(file.path.as_ref().expect("a path"), "{").expect("it is written");
         assert_eq!(file.list_sessions(), []);
         file.keep_session("s2", "c2", "/a").expect("it is written");
         assert_eq!(file.list_sessions().len(), 1);
