@@ -188,13 +188,24 @@ export class Answers extends Resource {
     return this.transport.json({ method: "GET", path, headers: prefer(wait), held: held(wait), signal });
   }
 
-  /** Waits until the answer is completed, however long that takes. */
+  /** Waits until the answer is completed or has pending calls, however long that takes. */
   async wait(answer: Answer, { signal }: CallOptions = {}): Promise<Answer> {
     let newest = answer;
-    while (newest.status !== "completed") {
+    while (newest.status !== "completed" && !newest.pending) {
       newest = await this.get(answer.chatId, answer.id, { wait: WAIT_MAX, ...(signal ? { signal } : {}) });
     }
     return newest;
+  }
+
+  /** Replies to a pending call of an answer: with the output, or with the reason why there is none. */
+  async reply(
+    { chatId, id }: Pick<Answer, "chatId" | "id">,
+    callId: string,
+    reply: { output: string } | { error: string },
+    options: CallOptions = {},
+  ): Promise<Answer> {
+    const path = `${answerPath(chatId, id)}/calls/${segment(callId)}`;
+    return this.transport.json({ method: "POST", path, json: reply, ...options });
   }
 
   /** Streams an answer, such as `ask` returned: its `id` and `chatId` suffice. */

@@ -9,7 +9,7 @@ export type ErrorCode =
   | "BAD_REQUEST" | "UNKNOWN_MODEL" | "UNKNOWN_SETTING" | "UNKNOWN_JURISDICTION" | "UNKNOWN_AGENT" | "UNKNOWN_SKILL"
   | "AMBIGUOUS_NAME" | "EMPTY_FILE" | "IS_FOLDER" | "NOT_A_FOLDER" | "OUTSIDE_WORKSPACE" | "FORBIDDEN" | "KEY_SCOPE"
   | "NOT_FOUND" | "METHOD_NOT_ALLOWED" | "CONVERSATION_BUSY" | "INSUFFICIENT_CREDITS" | "SPENDING_LIMIT" | "NO_MACHINE"
-  | "MACHINE_NOT_RUNNING" | "MODEL_UNAVAILABLE" | "IDEMPOTENCY_MISMATCH" | "ALREADY_EXISTS" | "AMBIGUOUS_PATH" | "NOT_EMPTY"
+  | "MACHINE_NOT_RUNNING" | "MODEL_UNAVAILABLE" | "IDEMPOTENCY_MISMATCH" | "CALL_CLOSED" | "ALREADY_EXISTS" | "AMBIGUOUS_PATH" | "NOT_EMPTY"
   | "TOO_MANY_ENTRIES" | "QUOTA_EXCEEDED" | "TOO_LARGE" | "RANGE_NOT_SATISFIABLE" | "RATE_LIMITED" | "TARGET_TOO_LONG"
   | "HEAD_TOO_LARGE" | "TOO_SLOW" | "INTERNAL" | "UNAVAILABLE"
   | (string & {});
@@ -19,7 +19,7 @@ export type AnswerErrorCode =
   | "MODEL_UNAVAILABLE" | "MODEL_REJECTED" | "MODEL_KEY_REFUSED" | "MODEL_UNPAID" | "AGENT_UNAVAILABLE"
   | "CONTEXT_TOO_LONG" | "INSUFFICIENT_CREDITS"
   | "SPENDING_LIMIT" | "MACHINE_FAILED" | "TOO_MANY_STEPS" | "OUTPUT_EXHAUSTED" | "MODEL_REFUSED"
-  | "INTERRUPTED" | "INTERNAL"
+  | "REPLY_OVERDUE" | "INTERRUPTED" | "INTERNAL"
   | (string & {});
 
 export interface VmStatus {
@@ -196,6 +196,22 @@ export interface AnswerError {
   message: string;
 }
 
+/** A function that you run yourself. `parameters` is the JSON Schema of an object. */
+export interface ClientTool {
+  name: string;
+  description?: string;
+  parameters?: Record<string, unknown>;
+}
+
+/** A call of the model that waits for a reply. `arguments` is JSON as the model wrote it. Types may be added. */
+export interface PendingCall {
+  callId: string;
+  type: "FUNCTION" | "QUESTION" | (string & {});
+  toolName: string;
+  arguments: string;
+  expiresAt: string;
+}
+
 /** An answer as it stands. `text` is Markdown; `error` is there if the answer could not be finished. */
 export interface Answer {
   id: string;
@@ -205,6 +221,7 @@ export interface Answer {
   model: string;
   text: string;
   parts: AnswerPart[];
+  pending?: PendingCall[];
   error?: AnswerError;
 }
 
@@ -251,6 +268,7 @@ export interface AssistantMessage {
   createdAt: string;
   text: string;
   parts: AnswerPart[];
+  pending?: PendingCall[];
   error?: AnswerError;
 }
 
@@ -273,6 +291,10 @@ export interface QuestionOptions {
   model?: string;
   jurisdictions?: string[];
   webSearchEnabled?: boolean;
+  /** Functions that you run yourself. Their calls are `pending` of the answer. */
+  tools?: ClientTool[];
+  /** Whether the model may ask questions, which are `pending` of the answer. */
+  askUserEnabled?: boolean;
   /** Settings of the model, by their keys. */
   settings?: Record<string, string>;
 }

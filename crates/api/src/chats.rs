@@ -300,7 +300,7 @@ fn new_ask_request(question: Question) -> ApiResult<AskRequest> {
 fn function_of(ClientTool { name, description, parameters }: ClientTool) -> ToolSpec {
     let schema = parameters.map_or_else(
         || r#"{"type":"object","properties":{}}"#.to_owned(),
-        |parameters| serde_json::Value::Object(parameters).to_string(),
+        |parameters| serde_json::Value::Object(parameters.0).to_string(),
     );
     ToolSpec { name, description: description.unwrap_or_default(), schema }
 }

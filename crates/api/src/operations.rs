@@ -185,6 +185,7 @@ mod tests {
             "deleteChat",
             "changeChat",
             "stopChat",
+            "replyToCall",
         ];
         assert_eq!(allowed(Ask), ask);
         assert!(allowed(Files).iter().skip(1).all(|id| id.contains("File") || id.contains("Directory")));

@@ -14,7 +14,7 @@ use crate::extract::{CallPath, JsonBody};
 use crate::openapi::parameters::{OfCall, OfChat, OfMessage};
 use crate::openapi::{error_responses, successes};
 use crate::operations::{Accepts, operation};
-use crate::wire::{CallReplyBody, examples};
+use crate::wire::{CallReplyBody, CallReplySchema, examples};
 
 operation! {
     /// Reply to a pending call
@@ -27,7 +27,7 @@ operation! {
     schema:
         tag = "Conversations",
         params(OfChat, OfMessage, OfCall),
-        request_body(content = CallReplyBody, examples(
+        request_body(content = CallReplySchema, examples(
             ("output" = (value = json!(examples::call_output()))),
             ("error" = (value = json!(examples::call_error()))),
         )),

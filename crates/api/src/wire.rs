@@ -229,20 +229,32 @@ pub(crate) struct ClientTool {
     #[schema(value_type = String, required = false, examples("Returns the weather of a city."))]
     pub(crate) description: Option<String>,
     /// The JSON Schema of its arguments, which are an object; no arguments if absent.
-    #[schema(value_type = Object, required = false, examples(examples::tool_parameters))]
-    pub(crate) parameters: Option<serde_json::Map<String, serde_json::Value>>,
+    #[schema(value_type = ToolParameters, required = false)]
+    pub(crate) parameters: Option<ToolParameters>,
 }
 
-/// A reply to a pending call: either `output` or `error`.
+/// The JSON Schema of an object.
 #[derive(Debug, Deserialize, ToSchema)]
-#[schema(as = CallReply)]
+#[schema(value_type = Object, examples(examples::tool_parameters))]
+pub(crate) struct ToolParameters(pub(crate) serde_json::Map<String, serde_json::Value>);
+
+/// A reply to a pending call.
+#[derive(Debug, Deserialize)]
 pub(crate) struct CallReplyBody {
-    /// The result of the function as text, or the answer to the question; at most 1 MiB.
-    #[schema(examples("{\"temperature\": 21}"))]
     pub(crate) output: Option<String>,
-    /// Why the function failed, for the model; at most 1 MiB.
-    #[schema(examples("There is no such city."))]
     pub(crate) error: Option<String>,
+}
+
+/// The schema of [`CallReplyBody`].
+#[derive(ToSchema)]
+#[serde(rename_all = "lowercase")]
+#[schema(as = CallReply, description = "A reply to a pending call: either `output` or `error`.")]
+#[expect(dead_code, reason = "only its schema is used")]
+pub(crate) enum CallReplySchema {
+    /// The result of the function as text, or the answer to the question; at most 1 MiB.
+    Output(String),
+    /// Why the function failed, for the model; at most 1 MiB.
+    Error(String),
 }
 
 /// A setting of the model.

@@ -145,6 +145,7 @@ answer-machine-failed = Stroj účtu selhal. Zeptejte se znovu později.
 answer-too-many-steps = Odpověď měla příliš mnoho kroků.
 answer-output-exhausted = Odpověď není úplná: model dosáhl limitu svého výstupu.
 answer-model-refused = Model odmítl odpovědět.
+answer-reply-overdue = Odpověď byla ukončena, protože na něco čekala a včas to nedostala. Pokud ji ještě potřebujete, zeptejte se znovu.
 answer-interrupted = Odpověď byla ukončena, protože služba byla obnovena ze zálohy. Pokud ji ještě potřebujete, zeptejte se znovu.
 answer-internal = Služba selhala. Zeptejte se znovu později.
 

@@ -143,6 +143,7 @@ answer-machine-failed = The machine of the account failed. Ask again later.
 answer-too-many-steps = The answer took too many steps.
 answer-output-exhausted = The answer is not complete: the model reached the limit of its output.
 answer-model-refused = The model declined to answer.
+answer-reply-overdue = The answer was ended because it asked for something and had no reply in time. Ask again if you still need it.
 answer-interrupted = The answer was ended because the service was restored from a backup. Ask again if you still need it.
 answer-internal = The service failed. Ask again later.
 

@@ -145,6 +145,7 @@ answer-machine-failed = Stroj účtu zlyhal. Opýtajte sa znova neskôr.
 answer-too-many-steps = Odpoveď mala príliš veľa krokov.
 answer-output-exhausted = Odpoveď nie je úplná: model dosiahol limit svojho výstupu.
 answer-model-refused = Model odmietol odpovedať.
+answer-reply-overdue = Odpoveď bola ukončená, pretože na niečo čakala a včas to nedostala. Ak ju ešte potrebujete, opýtajte sa znova.
 answer-interrupted = Odpoveď bola ukončená, pretože služba bola obnovená zo zálohy. Ak ju ešte potrebujete, opýtajte sa znova.
 answer-internal = Služba zlyhala. Opýtajte sa znova neskôr.
 

@@ -204,10 +204,16 @@ class AsyncAnswers(_AsyncResource):
         return await self._transport.send(_calls.collect(chat_id, message_id, wait))
 
     async def wait(self, answer: Answer) -> Answer:
-        """Waits until the answer is completed, however long that takes."""
-        while not answer.is_completed:
+        """Waits until the answer is completed or has pending calls, however long that takes."""
+        while not answer.is_completed and not answer.pending:
             answer = await self.get(answer.chat_id, answer.id, wait=_calls.WAIT_MAX_SECONDS)
         return answer
+
+    async def reply(
+        self, chat_id: str, message_id: str, call_id: str, output: str | None = None, *, error: str | None = None
+    ) -> Answer:
+        """Replies to a pending call of an answer: with the output, or with the reason why there is none."""
+        return await self._transport.send(_calls.reply(chat_id, message_id, call_id, output, error))
 
     def stream(self, answer: Answer, *, last_event_id: str | None = None) -> AsyncAnswerStream:
         """Streams an answer that `ask` returned."""

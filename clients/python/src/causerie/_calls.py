@@ -108,6 +108,8 @@ def ask(text: str, wait: float | None, options: QuestionOptions) -> Call[Answer]
         "model": "model",
         "jurisdictions": "jurisdictions",
         "web_search_enabled": "webSearchEnabled",
+        "tools": "tools",
+        "ask_user_enabled": "askUserEnabled",
     }
     body: dict[str, Any] = {"input": text}
     for name, value in given.items():
@@ -122,6 +124,12 @@ def ask(text: str, wait: float | None, options: QuestionOptions) -> Call[Answer]
 def collect(chat_id: str, message_id: str, wait: float | None) -> Call[Answer]:
     path = _answer_path(chat_id, message_id)
     return Call("GET", path, _as(Answer), headers=_prefer(wait), held=_held(wait))
+
+
+def reply(chat_id: str, message_id: str, call_id: str, output: str | None, error: str | None) -> Call[Answer]:
+    path = f"{_answer_path(chat_id, message_id)}/calls/{_segment(call_id)}"
+    given = {"output": output, "error": error}
+    return Call("POST", path, _as(Answer), json={name: text for name, text in given.items() if text is not None})
 
 
 def collect_streamed(events_path: str) -> Call[Answer]:

@@ -207,10 +207,16 @@ class Answers(_Resource):
         return self._transport.send(_calls.collect(chat_id, message_id, wait))
 
     def wait(self, answer: Answer) -> Answer:
-        """Waits until the answer is completed, however long that takes."""
-        while not answer.is_completed:
+        """Waits until the answer is completed or has pending calls, however long that takes."""
+        while not answer.is_completed and not answer.pending:
             answer = self.get(answer.chat_id, answer.id, wait=_calls.WAIT_MAX_SECONDS)
         return answer
+
+    def reply(
+        self, chat_id: str, message_id: str, call_id: str, output: str | None = None, *, error: str | None = None
+    ) -> Answer:
+        """Replies to a pending call of an answer: with the output, or with the reason why there is none."""
+        return self._transport.send(_calls.reply(chat_id, message_id, call_id, output, error))
 
     def stream(self, answer: Answer, *, last_event_id: str | None = None) -> AnswerStream:
         """Streams an answer that `ask` returned."""

@@ -279,6 +279,17 @@ class AnswerError:
 
 
 @dataclass(frozen=True, slots=True)
+class PendingCall:
+    """A call of the model that waits for a reply. `arguments` is JSON as the model wrote it. Types may be added."""
+
+    call_id: str
+    type: Literal["FUNCTION", "QUESTION"]
+    tool_name: str
+    arguments: str
+    expires_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
 class Answer:
     """An answer as it stands. `text` is Markdown; `error` is set if the answer could not be finished."""
 
@@ -289,6 +300,7 @@ class Answer:
     model: str
     text: str
     parts: list[Annotated[Part, _part]]
+    pending: list[PendingCall] | None = None
     error: AnswerError | None = None
 
     @property
@@ -346,6 +358,7 @@ class AssistantMessage:
     created_at: datetime
     text: str
     parts: list[Annotated[Part, _part]]
+    pending: list[PendingCall] | None = None
     error: AnswerError | None = None
 
 
@@ -376,6 +389,10 @@ class QuestionOptions(TypedDict, total=False):
     model: str | None
     jurisdictions: Sequence[str] | None
     web_search_enabled: bool | None
+    tools: Sequence[Mapping[str, Any]] | None
+    """Functions that you run yourself: `name`, `description`, `parameters`. Their calls are `pending` of the answer."""
+    ask_user_enabled: bool | None
+    """Whether the model may ask questions, which are `pending` of the answer."""
     settings: Mapping[str, str] | None
     """Settings of the model, by their keys."""
     idempotency_key: str | None

@@ -154,6 +154,8 @@ fn replies_to_no_pending_call_are_refused(api: &Api) {
     }
     let long = json!({ "output": "x".repeat((1 << 20) + 1) });
     api.reply_to_call((&chat, &message), "call_1", &long).expect_code(400, "BAD_REQUEST");
+    let too_large = json!({ "output": "x".repeat(5 << 20) });
+    api.reply_to_call((&chat, &message), "call_1", &too_large).expect_code(413, "TOO_LARGE");
 }
 
 fn functions_that_cannot_be_offered_are_refused(api: &Api) {

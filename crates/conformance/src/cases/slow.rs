@@ -88,8 +88,9 @@ fn a_client_that_has_said_all_is_answered(api: &Api) {
 
 fn bodies_that_never_come_are_given_up(api: &Api) {
     let nobody = "/api/v1/chats/00000000-0000-4000-8000-000000000000";
+    let call = format!("{nobody}/messages/00000000-0000-4000-8000-000000000000/calls/call_1");
     thread::scope(|scope| {
-        for (method, target) in [("POST", "/api/v1/chats"), ("PATCH", nobody)] {
+        for (method, target) in [("POST", "/api/v1/chats"), ("PATCH", nobody), ("POST", &call)] {
             for lines in ["content-length: 100\r\n", "transfer-encoding: chunked\r\n"] {
                 scope.spawn(move || {
                     let mut connection = RawConnection::connect(&api.address).expect("a connection");

@@ -5,6 +5,8 @@ import type { components } from "./schema.js";
 interface Types {
   Answer: client.Answer;
   AnswerError: client.AnswerError;
+  ClientTool: client.ClientTool;
+  PendingCall: client.PendingCall;
   TextPart: client.TextPart;
   ReasoningPart: client.ReasoningPart;
   ToolPart: client.ToolPart;

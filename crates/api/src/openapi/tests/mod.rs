@@ -187,6 +187,7 @@ const STATUSES: &[(&str, &[u16])] = &[
     ("get /api/v1/chats/{chatId}/messages/{messageId}", &[200, 304, 404]),
     ("get /api/v1/chats/{chatId}/messages/{messageId}/events", &[200, 204, 404]),
     ("get /api/v1/chats/{chatId}/events", &[200, 404]),
+    ("post /api/v1/chats/{chatId}/messages/{messageId}/calls/{callId}", &[200, 400, 404, 408, 409, 413]),
 ];
 
 #[test]
