@@ -234,27 +234,56 @@ pub(crate) struct ClientTool {
 }
 
 /// The JSON Schema of an object.
-#[derive(Debug, Deserialize, ToSchema)]
-#[schema(value_type = Object, examples(examples::tool_parameters))]
+#[derive(Debug, Deserialize)]
 pub(crate) struct ToolParameters(pub(crate) serde_json::Map<String, serde_json::Value>);
+
+impl utoipa::PartialSchema for ToolParameters {
+    fn schema() -> utoipa::openapi::RefOr<utoipa::openapi::Schema> {
+        utoipa::openapi::ObjectBuilder::new()
+            .description(Some("The JSON Schema of an object."))
+            .examples([examples::tool_parameters()])
+            .into()
+    }
+}
+
+impl ToSchema for ToolParameters {}
 
 /// A reply to a pending call.
 #[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(crate) struct CallReplyBody {
     pub(crate) output: Option<String>,
     pub(crate) error: Option<String>,
 }
 
+/// The output of a call.
+#[derive(ToSchema)]
+#[serde(deny_unknown_fields)]
+#[expect(dead_code, reason = "only its schema is used")]
+pub(crate) struct CallOutput {
+    /// The result of the function as text, or the answer to the question; at most 1 MiB.
+    #[schema(examples("{\"temperature\": 21}"))]
+    output: String,
+}
+
+/// The failure of a call.
+#[derive(ToSchema)]
+#[serde(deny_unknown_fields)]
+#[expect(dead_code, reason = "only its schema is used")]
+pub(crate) struct CallFailure {
+    /// Why the function failed, for the model; at most 1 MiB.
+    #[schema(examples("There is no such city."))]
+    error: String,
+}
+
 /// The schema of [`CallReplyBody`].
 #[derive(ToSchema)]
-#[serde(rename_all = "lowercase")]
-#[schema(as = CallReply, description = "A reply to a pending call: either `output` or `error`.")]
+#[serde(untagged)]
+#[schema(as = CallReply, description = "A reply to a pending call.")]
 #[expect(dead_code, reason = "only its schema is used")]
 pub(crate) enum CallReplySchema {
-    /// The result of the function as text, or the answer to the question; at most 1 MiB.
-    Output(String),
-    /// Why the function failed, for the model; at most 1 MiB.
-    Error(String),
+    Output(CallOutput),
+    Failure(CallFailure),
 }
 
 /// A setting of the model.

@@ -122,6 +122,7 @@ tool-write = Zápis souboru
 tool-edit = Úprava souboru
 tool-shell = Spuštění příkazu
 tool-attached-files = Čtení přiložených souborů
+tool-ask-user = Otázka pro vás
 tool-web-search = Hledání na webu
 tool-web-fetch = Čtení webové stránky
 tool-skill = Otevření dovednosti

@@ -121,6 +121,7 @@ tool-write = Write a file
 tool-edit = Edit a file
 tool-shell = Run a command
 tool-attached-files = Read the attached files
+tool-ask-user = Ask you
 tool-web-search = Search the web
 tool-web-fetch = Read a web page
 tool-skill = Open a skill

@@ -122,6 +122,7 @@ tool-write = Zápis súboru
 tool-edit = Úprava súboru
 tool-shell = Spustenie príkazu
 tool-attached-files = Čítanie priložených súborov
+tool-ask-user = Otázka pre vás
 tool-web-search = Hľadanie na webe
 tool-web-fetch = Čítanie webovej stránky
 tool-skill = Otvorenie zručnosti

@@ -37,6 +37,8 @@ pub(super) fn check_value(document: &Value, schema: &Value, value: &Value) -> Re
                 }
                 true
             }
+            // `properties` refuses all others.
+            "additionalProperties" => *wanted == Value::Bool(false) && keywords.contains_key("properties"),
             "oneOf" => {
                 let shapes = wanted.as_array().into_iter().flatten();
                 let wrong: Vec<String> =
