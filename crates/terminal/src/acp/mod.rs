@@ -47,7 +47,7 @@ const EARLY_ENDS: [(&str, &str); 3] = [
 /// [`TerminalError::Client`] for an invalid address or key, [`TerminalError::Output`] for input that cannot be read.
 pub async fn serve_editor(connection: ServiceConnection) -> Result<(), TerminalError> {
     let client = connection.open_client()?;
-    let (sender, writer) = EditorSender::spawn(io::stdout());
+    let (sender, writer) = EditorSender::spawn_writer(io::stdout());
     let editor = Arc::new(Editor {
         client,
         sender,

@@ -126,7 +126,7 @@ pub(crate) struct EditorSender(mpsc::Sender<String>);
 
 impl EditorSender {
     /// Starts the thread that writes to `out`. It ends with the last sender, or when the editor has closed its end.
-    pub(crate) fn spawn(mut out: impl Write + Send + 'static) -> (Self, std::thread::JoinHandle<()>) {
+    pub(crate) fn spawn_writer(mut out: impl Write + Send + 'static) -> (Self, std::thread::JoinHandle<()>) {
         let (sender, mut lines) = mpsc::channel::<String>(QUEUE_LINES);
         let writer = std::thread::spawn(move || {
             while let Some(line) = lines.blocking_recv() {
